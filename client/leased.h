@@ -1,0 +1,139 @@
+/*
+ * leased.h - named leases from a leased daemon: acquire, hold, release.
+ *
+ * A client is one connection with one background thread. The thread renews the leases every third
+ * of their ttl, moves on to the next daemon when one dies, and declares a lease lost when its
+ * deadline passes. No call here needs a database.
+ *
+ * Threads: every function may be called from any thread, except where it says otherwise. No lock is
+ * held while a callback runs; callbacks run on the background thread and must not block it for long.
+ *
+ * Deadlines: a lease counts as held until its ttl after the moment *before* the request was sent,
+ * less the margin, on CLOCK_BOOTTIME. So the client stops before the database lets another in,
+ * however long the network, the daemon or a suspended laptop took.
+ *
+ * fork: a child does not hold and does not renew its parent's leases. In the child leased_held() is
+ * false, other calls fail with LEASED_ENOTHELD, and leased_client_close() only frees.
+ *
+ * Errors: 0 or a negative enum leased_status. err may be NULL; otherwise it gets a sentence that says
+ * what was tried, on what, and why it failed. The library never prints and never aborts.
+ */
+#ifndef LEASED_H
+#define LEASED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <leased_status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LEASED_TTL_DEFAULT_MS INT64_C(90000)
+
+struct leased_client;
+struct leased_lease;
+
+struct leased_options {
+	/*
+	 * Comma-separated addresses, tried in turn: unix:/path, tcp:host:port, tcp:[::1]:port.
+	 * NULL: $LEASED_SERVER, or unix:/run/leased/leased.sock.
+	 */
+	const char *servers;
+	/* Shown in the daemon's log. NULL: "libleased". */
+	const char *program;
+	/* How long one call may take in all, reconnects included. 0: 10 s. A wait comes on top. */
+	int64_t timeout_ms;
+	/* Taken off every deadline. 0: a tenth of the ttl, at most 1 s. */
+	int64_t margin_ms;
+};
+
+/*
+ * Makes a client, connects to the first address that answers and starts the background thread.
+ * NULL options: defaults. The thread blocks all signals.
+ * LEASED_EUSAGE: an address cannot be read. LEASED_EUNAVAILABLE: no daemon answered in time.
+ */
+int leased_client_open(struct leased_client **ret_client, const struct leased_options *options,
+	struct leased_error *err);
+
+/*
+ * Releases nothing: leases still held expire by themselves (release them first). Stops the thread,
+ * closes, frees the client and all its leases. NULL is fine. Not from a callback.
+ */
+void leased_client_close(struct leased_client *client);
+
+/*
+ * Makes calls that block in other threads return LEASED_ECANCELLED, a waiting acquire first leaving
+ * the queue; further calls but release fail at once. Async-signal-safe: for signal handlers.
+ */
+void leased_client_interrupt(struct leased_client *client);
+
+/* What became of a lease. Runs on the background thread, once. The lease stays valid memory. */
+typedef void (*leased_lost_cb)(struct leased_lease *lease, const struct leased_error *why, void *data);
+
+/* A renewal succeeded: the lease is now held until leased_deadline_ns(). */
+typedef void (*leased_renewed_cb)(struct leased_lease *lease, void *data);
+
+struct leased_acquire_options {
+	int64_t ttl_ms;       /* 0: LEASED_TTL_DEFAULT_MS */
+	int64_t wait_ms;      /* 0: give up at once when held */
+	int64_t min_hold_ms;  /* the lease stays taken at least so long after its acquisition */
+	const void *value;    /* published with the lease, up to 4,096 bytes of UTF-8 */
+	size_t value_len;
+	bool no_renewal;      /* do not renew in the background */
+	leased_lost_cb on_lost;       /* may be NULL */
+	leased_renewed_cb on_renewed; /* may be NULL */
+	void *data;           /* handed to the callbacks */
+};
+
+/*
+ * Acquires name (1 to 255 bytes of UTF-8 without control characters). Blocks until granted, refused
+ * or out of time. An answer lost with its connection is asked for again with the same nonce.
+ * LEASED_EHELD, LEASED_EGUARDED, LEASED_ETIMEDOUT: someone else holds it; err names the holder.
+ * LEASED_EDATA, LEASED_EDENIED, LEASED_EUNAVAILABLE, LEASED_ECANCELLED as their texts say.
+ * The lease belongs to the client until leased_lease_free() or leased_client_close().
+ */
+int leased_acquire(struct leased_client *client, const char *name,
+	const struct leased_acquire_options *options, struct leased_lease **ret_lease,
+	struct leased_error *err);
+
+/*
+ * Renews at once, beside the background renewals. ttl_ms 0 keeps the ttl.
+ * LEASED_ELOST: it is gone; on_lost has run or will.
+ */
+int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err);
+
+/*
+ * Gives the lease back; exit_status, when not NULL, is kept in the history. From the call on the
+ * lease counts as not held and is no longer renewed, whatever comes back. Works after
+ * leased_client_interrupt(). LEASED_ENOTHELD: it was not held any more.
+ */
+int leased_release(struct leased_lease *lease, const int *exit_status, struct leased_error *err);
+
+/* Frees a lease that was released or lost; one still held simply expires. NULL is fine. */
+void leased_lease_free(struct leased_lease *lease);
+
+/* Whether the lease is held right now, by the deadline alone: no I/O, no lock that waits. */
+bool leased_held(const struct leased_lease *lease);
+
+/* Time left until the deadline, 0 when it has passed. */
+int64_t leased_remaining_ms(const struct leased_lease *lease);
+
+/* The deadline on CLOCK_BOOTTIME in nanoseconds; 0 once lost or released. */
+int64_t leased_deadline_ns(const struct leased_lease *lease);
+
+/* Fixed for the life of the lease. */
+uint64_t leased_token(const struct leased_lease *lease);
+const char *leased_name(const struct leased_lease *lease);
+const char *leased_holder(const struct leased_lease *lease); /* host:pid:nonce */
+
+/* The library's version, "0.1.0". */
+const char *leased_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

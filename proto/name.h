@@ -1,0 +1,42 @@
+/*
+ * name.h - what a lease name, a host name and a value may be (design section 2). Pure; any thread.
+ */
+#ifndef NAME_H
+#define NAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "leased_status.h"
+
+#define NAME_MAX_LEN  255
+#define HOST_MAX_LEN  255
+#define VALUE_MAX_LEN 4096
+
+/*
+ * 0, or LEASED_EDATA with a sentence in err: empty, over 255 bytes, not UTF-8 (RFC 3629: no
+ * overlong forms, no surrogates, nothing above U+10FFFF), or a control character
+ * (U+0000 to U+001F, U+007F to U+009F).
+ */
+int name_check(const uint8_t *name, size_t len, struct leased_error *err);
+
+/* The same rules for the host part of a holder, which besides holds no ':' and no space. */
+int host_check(const uint8_t *host, size_t len, struct leased_error *err);
+
+/* 0 to 4,096 bytes of UTF-8 without NUL; other control characters are fine. */
+int value_check(const uint8_t *value, size_t len, struct leased_error *err);
+
+/* A list prefix: as a name, but may be empty. */
+int prefix_check(const uint8_t *prefix, size_t len, struct leased_error *err);
+
+/*
+ * Writes text so that it is safe on a terminal and in one line of a log: control characters and
+ * bidirectional marks (U+202A-E, U+2066-9, U+200E-F, U+061C), line and paragraph separators
+ * (U+2028-9) and bytes that are not UTF-8 become \xNN escapes; a backslash becomes two.
+ * Cuts at size - 1 at a whole escape or character, always ends with NUL, returns the length.
+ */
+size_t name_escape(char *out, size_t size, const uint8_t *text, size_t len);
+/* Enough for any name: each byte may become four. */
+#define NAME_ESCAPED_SIZE (4 * NAME_MAX_LEN + 1)
+
+#endif
