@@ -1,0 +1,64 @@
+-- 0001: the tables of leased. Runs inside one transaction; see schema/README in 0002 for the verbs.
+
+CREATE SCHEMA IF NOT EXISTS leased;
+REVOKE ALL ON SCHEMA leased FROM PUBLIC;
+
+-- One row a name; a row that is not held keeps the last holder until the name is taken again.
+--   held:      released_at IS NULL     AND expires_at > now()
+--   min-hold:  released_at IS NOT NULL AND expires_at > now()   (released, but stays taken)
+--   free:      expires_at <= now(), or no row
+-- No index on any column that a renewal or a release writes, so that both are HOT updates; half of
+-- each page is left free for them. UNIQUE (name, token) makes a change of token a key update, which
+-- is what waits for a guard's FOR KEY SHARE (PostgreSQL, "Explicit Locking", row-level locks).
+CREATE TABLE leased.leases (
+    name         text COLLATE "C" NOT NULL PRIMARY KEY
+                 CHECK (octet_length(name) BETWEEN 1 AND 255),
+    token        bigint NOT NULL CHECK (token BETWEEN 1 AND 9007199254740991),
+    holder_host  text NOT NULL,
+    holder_pid   integer NOT NULL,
+    holder_nonce bigint NOT NULL,
+    principal    text NOT NULL,
+    acquired_at  timestamptz NOT NULL,
+    renewed_at   timestamptz NOT NULL,
+    expires_at   timestamptz NOT NULL,
+    released_at  timestamptz,
+    ttl_ms       bigint NOT NULL CHECK (ttl_ms > 0),
+    min_hold_ms  bigint NOT NULL DEFAULT 0 CHECK (min_hold_ms >= 0),
+    value        text CHECK (octet_length(value) <= 4096),
+    UNIQUE (name, token)
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.1,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.2,
+    autovacuum_analyze_threshold = 1000
+);
+
+-- Each grant leaves one row when it ends: who held the lease, from when to when, and how it ended.
+-- The grant that still lasts is the row in leases. (name, token) says that a grant ends once.
+CREATE TABLE leased.events (
+    name         text COLLATE "C" NOT NULL,
+    token        bigint NOT NULL,
+    ended        text NOT NULL CHECK (ended IN ('released', 'expired')),
+    holder_host  text NOT NULL,
+    holder_pid   integer NOT NULL,
+    holder_nonce bigint NOT NULL,
+    principal    text NOT NULL,
+    acquired_at  timestamptz NOT NULL,
+    ended_at     timestamptz NOT NULL,
+    exit_status  integer,
+    PRIMARY KEY (name, token)
+);
+CREATE INDEX events_ended_at ON leased.events USING brin (ended_at);
+
+-- A token is epoch * 2^41 + this sequence: below 2^53, strictly rising for each name.
+CREATE SEQUENCE leased.token_seq AS bigint MINVALUE 1 MAXVALUE 2199023255551 CACHE 1 NO CYCLE;
+
+-- What the epoch is derived from: see leased.epoch_base().
+CREATE TABLE leased.cluster (
+    only_row          boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    system_identifier bigint,
+    epoch_base        integer NOT NULL DEFAULT 0,
+    last_epoch        integer NOT NULL DEFAULT 0
+);
+INSERT INTO leased.cluster DEFAULT VALUES;

@@ -1,0 +1,299 @@
+-- 0002: functions for use from any driver, through any pool, with or without the daemon.
+--
+-- SECURITY DEFINER with a fixed search_path: the role leased_app may call them and touch nothing
+-- else. A lease taken here belongs to session_user, as one taken through the daemon belongs to the
+-- principal behind the connection.
+--
+-- SQLSTATE class LE: LE001 not held (guard, renew, release) · LE002 bad argument · LE003 epochs used up.
+
+-- The upper part of a token (design section 6). The epoch is the timeline, which rises at every
+-- promotion, plus a stored base, which is raised when the system identifier changes (restore, dump
+-- and load, upgrade). It never falls, also when the timeline can no longer be read.
+CREATE FUNCTION leased.epoch_base() RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    c        leased.cluster;
+    system   bigint;
+    timeline integer := 1;
+    epoch    integer;
+BEGIN
+    SELECT * INTO STRICT c FROM leased.cluster;
+    -- A hardened or managed server may have withdrawn these functions: then the base alone counts.
+    IF has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'EXECUTE')
+       AND has_function_privilege('pg_catalog.pg_current_wal_lsn()', 'EXECUTE') THEN
+        timeline := ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer;
+    END IF;
+    IF has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') THEN
+        system := (SELECT system_identifier FROM pg_control_system());
+    END IF;
+    epoch := greatest(c.epoch_base + timeline - 1, c.last_epoch);
+
+    IF epoch > c.last_epoch OR system IS DISTINCT FROM c.system_identifier THEN
+        -- Rare: first use, a promotion, another cluster. Read again behind the row's lock.
+        SELECT * INTO STRICT c FROM leased.cluster FOR UPDATE;
+        IF system IS DISTINCT FROM c.system_identifier AND c.system_identifier IS NOT NULL
+           AND system IS NOT NULL THEN
+            c.last_epoch := greatest(c.last_epoch,
+                coalesce((SELECT max(l.token) >> 41 FROM leased.leases l), 0)::integer);
+            c.epoch_base := greatest(c.epoch_base, c.last_epoch + 2 - timeline);
+        END IF;
+        epoch := greatest(c.epoch_base + timeline - 1, c.last_epoch);
+        UPDATE leased.cluster
+           SET system_identifier = coalesce(system, c.system_identifier),
+               epoch_base = c.epoch_base, last_epoch = epoch;
+    END IF;
+    IF epoch > 4095 THEN
+        RAISE EXCEPTION 'leased: token epoch % is above 4095, the last one below 2^53', epoch
+            USING ERRCODE = 'LE003', HINT = 'No further token can be given in this database.';
+    END IF;
+    RETURN epoch::bigint << 41;
+END
+$$;
+
+CREATE FUNCTION leased.check_name(name text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF name IS NULL OR octet_length(name) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'leased: a lease name has 1 to 255 bytes, this one has %',
+            coalesce(octet_length(name), 0) USING ERRCODE = 'LE002';
+    ELSIF name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
+        RAISE EXCEPTION 'leased: a lease name holds no control characters' USING ERRCODE = 'LE002';
+    END IF;
+END
+$$;
+
+-- host:pid:nonce, the nonce as 16 hex digits.
+CREATE FUNCTION leased.holder(l leased.leases) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+SELECT format('%s:%s:%s', l.holder_host, l.holder_pid, lpad(to_hex(l.holder_nonce), 16, '0'))
+$$;
+
+-- Why a claim on l does not hold, in words.
+CREATE FUNCTION leased.why_not(l leased.leases, token bigint) RETURNS text
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+SELECT CASE
+    WHEN l.name IS NULL THEN 'nobody holds it'
+    WHEN l.released_at IS NOT NULL AND l.token = token THEN 'it was released'
+    WHEN l.expires_at <= clock_timestamp() AND l.token = token
+        THEN format('it expired at %s', l.expires_at)
+    WHEN l.expires_at <= clock_timestamp() OR l.released_at IS NOT NULL
+        THEN format('nobody holds it; the last token was %s', l.token)
+    WHEN l.token <> token
+        THEN format('it is held by %s with token %s', leased.holder(l), l.token)
+    ELSE format('it is held by %s for %s', leased.holder(l), l.principal)
+END
+$$;
+
+-- Raises LE001 unless l is held now by exactly this claim of session_user.
+CREATE FUNCTION leased.check_claim(
+    l leased.leases, name text, token bigint, host text, pid integer, nonce bigint, what text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF l.token = token AND l.holder_host = host AND l.holder_pid = pid AND l.holder_nonce = nonce
+       AND l.principal = session_user AND l.released_at IS NULL
+       AND l.expires_at > clock_timestamp() THEN
+        RETURN;
+    END IF;
+    RAISE EXCEPTION 'leased: % "%" with token %: %', what, name, token, leased.why_not(l, token)
+        USING ERRCODE = 'LE001';
+END
+$$;
+
+-- Takes the lease, or returns no row when someone else holds it (or a guarded transaction still uses
+-- an expired one). nonce: 64 random bits, drawn by the caller for each acquisition; the same holder
+-- again gets the same grant. Never waits for a row lock of a guarded transaction.
+CREATE FUNCTION leased.try_acquire(
+    name text, host text, pid integer, nonce bigint,
+    ttl interval DEFAULT '90 seconds', min_hold interval DEFAULT '0', value text DEFAULT NULL,
+    OUT token bigint, OUT expires_at timestamptz)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    p_ttl_ms      bigint := extract(epoch FROM ttl) * 1000;
+    p_min_hold_ms bigint := extract(epoch FROM min_hold) * 1000;
+    base          bigint;
+    l             leased.leases;
+BEGIN
+    PERFORM leased.check_name(try_acquire.name);
+    IF try_acquire.host IS NULL OR try_acquire.pid IS NULL OR try_acquire.nonce IS NULL THEN
+        RAISE EXCEPTION 'leased: a holder is host, pid and nonce; none may be NULL'
+            USING ERRCODE = 'LE002';
+    ELSIF p_ttl_ms IS NULL OR p_ttl_ms <= 0 OR p_min_hold_ms IS NULL OR p_min_hold_ms < 0 THEN
+        RAISE EXCEPTION 'leased: ttl must be above zero and min_hold not negative'
+            USING ERRCODE = 'LE002';
+    END IF;
+
+    -- Look first: a refusal then locks and writes nothing. A few rounds, since what is seen may be gone.
+    FOR round IN 1..5 LOOP
+        SELECT * INTO l FROM leased.leases x WHERE x.name = try_acquire.name;
+        IF FOUND AND l.expires_at > clock_timestamp() THEN
+            IF l.released_at IS NULL AND l.holder_nonce = try_acquire.nonce
+               AND l.holder_pid = try_acquire.pid AND l.holder_host = try_acquire.host
+               AND l.principal = session_user THEN
+                token := l.token;
+                expires_at := l.expires_at;
+                RETURN NEXT;
+            END IF;
+            RETURN;
+        END IF;
+        IF FOUND THEN
+            SELECT * INTO l FROM leased.leases x
+             WHERE x.name = try_acquire.name AND x.expires_at <= clock_timestamp()
+               FOR UPDATE SKIP LOCKED;
+            IF NOT FOUND THEN
+                RETURN; -- taken just now, or guarded
+            END IF;
+            IF l.released_at IS NULL THEN
+                INSERT INTO leased.events (name, token, ended, holder_host, holder_pid,
+                    holder_nonce, principal, acquired_at, ended_at)
+                VALUES (l.name, l.token, 'expired', l.holder_host, l.holder_pid,
+                    l.holder_nonce, l.principal, l.acquired_at, l.expires_at);
+            END IF;
+        END IF;
+        base := leased.epoch_base();
+        -- The clock is read behind the row's lock: a grant begins after the one before has ended.
+        INSERT INTO leased.leases AS x (name, token, holder_host, holder_pid, holder_nonce,
+            principal, acquired_at, renewed_at, expires_at, ttl_ms, min_hold_ms, value)
+        SELECT try_acquire.name, base + nextval('leased.token_seq'), try_acquire.host,
+            try_acquire.pid, try_acquire.nonce, session_user, t.now, t.now,
+            t.now + p_ttl_ms * interval '1 millisecond', p_ttl_ms, p_min_hold_ms, try_acquire.value
+          FROM (SELECT clock_timestamp() AS now OFFSET 0) t
+        ON CONFLICT (name) DO UPDATE SET
+            token = greatest(base + nextval('leased.token_seq'), x.token + 1),
+            holder_host = excluded.holder_host, holder_pid = excluded.holder_pid,
+            holder_nonce = excluded.holder_nonce, principal = excluded.principal,
+            acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
+            expires_at = excluded.expires_at, released_at = NULL,
+            ttl_ms = excluded.ttl_ms, min_hold_ms = excluded.min_hold_ms, value = excluded.value
+        WHERE x.expires_at <= excluded.acquired_at
+        RETURNING x.token, x.expires_at INTO token, expires_at;
+        IF FOUND THEN
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- Extends the lease to now + ttl (as before when NULL). Raises LE001 when it is not held by exactly
+-- this holder and session_user any more. Returns the new expiry.
+CREATE FUNCTION leased.renew(
+    name text, token bigint, host text, pid integer, nonce bigint, ttl interval DEFAULT NULL)
+RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    p_ttl_ms bigint := extract(epoch FROM ttl) * 1000;
+    l        leased.leases;
+    result   timestamptz;
+BEGIN
+    IF p_ttl_ms <= 0 THEN
+        RAISE EXCEPTION 'leased: ttl must be above zero' USING ERRCODE = 'LE002';
+    END IF;
+    -- Lock first, then look at the clock: a renewal that waited past the expiry has lost.
+    SELECT * INTO l FROM leased.leases x WHERE x.name = renew.name FOR NO KEY UPDATE;
+    PERFORM leased.check_claim(l, renew.name, renew.token, renew.host, renew.pid, renew.nonce, 'renew');
+    UPDATE leased.leases x
+       SET renewed_at = t.now, ttl_ms = coalesce(p_ttl_ms, x.ttl_ms),
+           expires_at = t.now + coalesce(p_ttl_ms, x.ttl_ms) * interval '1 millisecond'
+      FROM (SELECT clock_timestamp() AS now OFFSET 0) t
+     WHERE x.name = renew.name
+    RETURNING x.expires_at INTO STRICT result;
+    RETURN result;
+END
+$$;
+
+-- Gives the lease back; exit_status is kept in the history. Raises LE001 when it is not held.
+CREATE FUNCTION leased.release(
+    name text, token bigint, host text, pid integer, nonce bigint, exit_status integer DEFAULT NULL)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    l leased.leases;
+    t timestamptz;
+BEGIN
+    SELECT * INTO l FROM leased.leases x WHERE x.name = release.name FOR NO KEY UPDATE;
+    PERFORM leased.check_claim(l, release.name, release.token, release.host, release.pid,
+        release.nonce, 'release');
+    t := clock_timestamp();
+    UPDATE leased.leases x
+       SET released_at = t,
+           expires_at = greatest(t, x.acquired_at + x.min_hold_ms * interval '1 millisecond')
+     WHERE x.name = release.name;
+    INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce,
+        principal, acquired_at, ended_at, exit_status)
+    VALUES (l.name, l.token, 'released', l.holder_host, l.holder_pid, l.holder_nonce,
+        l.principal, l.acquired_at, t, release.exit_status);
+END
+$$;
+
+-- Proof at the moment of a write (design section 5): raises LE001 unless token holds name now. The
+-- lock (FOR KEY SHARE) lets renewals pass and makes a take-over wait until this transaction ends, so
+-- a guarded write commits while its lease is held, or not at all.
+CREATE FUNCTION leased.guard(name text, token bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    l leased.leases;
+BEGIN
+    BEGIN
+        SELECT * INTO l FROM leased.leases x
+         WHERE x.name = guard.name AND x.token = guard.token FOR KEY SHARE;
+    EXCEPTION WHEN serialization_failure THEN
+        -- REPEATABLE READ and SERIALIZABLE: the lease changed hands behind this snapshot.
+        RAISE EXCEPTION 'leased: guard "%" with token %: the lease was taken over after this transaction began',
+            guard.name, guard.token
+            USING ERRCODE = 'serialization_failure',
+                  HINT = 'Nothing was written under the lost lease. Acquire it again before you retry.';
+    END;
+    IF l.token = guard.token AND l.released_at IS NULL AND l.expires_at > clock_timestamp() THEN
+        RETURN;
+    END IF;
+    SELECT * INTO l FROM leased.leases x WHERE x.name = guard.name;
+    RAISE EXCEPTION 'leased: guard "%" with token %: %', guard.name, guard.token,
+        leased.why_not(l, guard.token)
+        USING ERRCODE = 'LE001', HINT = 'Stop the work under this lease and roll back.';
+END
+$$;
+
+-- Who holds it now: one row, or none when it is free.
+CREATE FUNCTION leased.get(name text,
+    OUT holder text, OUT principal text, OUT token bigint, OUT acquired_at timestamptz,
+    OUT expires_at timestamptz, OUT value text)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT leased.holder(l), l.principal, l.token, l.acquired_at, l.expires_at, l.value
+  FROM leased.leases l
+ WHERE l.name = get.name AND l.released_at IS NULL AND l.expires_at > clock_timestamp()
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA leased FROM PUBLIC;
+
+-- The role for applications. Roles belong to the whole cluster; without the right to make one the
+-- functions stay with the owner, and `leasectl doctor` says so.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'leased_app') THEN
+        BEGIN
+            CREATE ROLE leased_app NOLOGIN;
+        EXCEPTION
+            WHEN insufficient_privilege THEN
+                RAISE WARNING 'leased: no right to create the role leased_app; grant the functions by hand';
+                RETURN;
+            WHEN duplicate_object OR unique_violation THEN
+                NULL; -- made at the same moment for another database
+        END;
+    END IF;
+    GRANT USAGE ON SCHEMA leased TO leased_app;
+    GRANT EXECUTE ON FUNCTION
+        leased.try_acquire(text, text, integer, bigint, interval, interval, text),
+        leased.renew(text, bigint, text, integer, bigint, interval),
+        leased.release(text, bigint, text, integer, bigint, integer),
+        leased.guard(text, bigint),
+        leased.get(text)
+    TO leased_app;
+END
+$$;

@@ -1,0 +1,37 @@
+-- One batch of acquires: sorted by name, a row a name. Returns the grants only; whoever is not among
+-- them is looked up by look.sql. Rows of guarded transactions (FOR KEY SHARE) are skipped, not waited
+-- for. A row that free locks is taken over for certain: it is locked and has expired.
+WITH req AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[], $5::text[], $6::int8[],
+                         $7::int8[], $8::text[])
+        AS r(name, host, pid, nonce, principal, ttl_ms, min_hold_ms, value)
+), free AS MATERIALIZED (
+    SELECT l.* FROM leased.leases l
+     WHERE l.name = ANY ($1::text[]) AND l.expires_at <= now()
+     ORDER BY l.name FOR UPDATE SKIP LOCKED
+), epoch AS MATERIALIZED (
+    SELECT leased.epoch_base() AS base
+), ended AS (
+    INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal,
+        acquired_at, ended_at)
+    SELECT name, token, 'expired', holder_host, holder_pid, holder_nonce, principal, acquired_at,
+        expires_at
+      FROM free WHERE released_at IS NULL
+)
+INSERT INTO leased.leases AS l (name, token, holder_host, holder_pid, holder_nonce, principal,
+    acquired_at, renewed_at, expires_at, ttl_ms, min_hold_ms, value)
+SELECT r.name, (SELECT base FROM epoch) + nextval('leased.token_seq'), r.host, r.pid, r.nonce,
+    r.principal, now(), now(), now() + r.ttl_ms * interval '1 millisecond', r.ttl_ms,
+    r.min_hold_ms, r.value
+  FROM req r
+ WHERE r.name IN (SELECT name FROM free)
+    OR NOT EXISTS (SELECT FROM leased.leases x WHERE x.name = r.name)
+ON CONFLICT (name) DO UPDATE SET
+    token = greatest((SELECT base FROM epoch) + nextval('leased.token_seq'), l.token + 1),
+    holder_host = excluded.holder_host, holder_pid = excluded.holder_pid,
+    holder_nonce = excluded.holder_nonce, principal = excluded.principal,
+    acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
+    expires_at = excluded.expires_at, released_at = NULL, ttl_ms = excluded.ttl_ms,
+    min_hold_ms = excluded.min_hold_ms, value = excluded.value
+WHERE l.expires_at <= now()
+RETURNING l.name, l.token, l.expires_at, clock_timestamp()

@@ -1,0 +1,25 @@
+-- One batch of releases: sorted by name, a row a name. Returns those released, by position (from 1).
+-- The row keeps its holder, so that a repeated release can be told from a wrong one.
+WITH released AS (
+    UPDATE leased.leases l
+       SET released_at = now(),
+           expires_at = greatest(now(), l.acquired_at + l.min_hold_ms * interval '1 millisecond')
+      FROM (SELECT x.ctid AS place, r.i, r.exit_status
+              FROM unnest($1::text[], $2::int8[], $3::text[], $4::int4[], $5::int8[], $6::text[], $7::int4[])
+                   WITH ORDINALITY AS r(name, token, host, pid, nonce, principal, exit_status, i)
+              JOIN leased.leases x ON x.name = r.name
+             WHERE x.token = r.token AND x.holder_nonce = r.nonce AND x.holder_pid = r.pid
+               AND x.holder_host = r.host AND x.principal = r.principal
+               AND x.released_at IS NULL AND x.expires_at > now()
+               FOR NO KEY UPDATE OF x SKIP LOCKED) q
+     WHERE l.ctid = q.place
+    RETURNING q.i, q.exit_status, l.name, l.token, l.holder_host, l.holder_pid, l.holder_nonce,
+        l.principal, l.acquired_at
+), ended AS (
+    INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal,
+        acquired_at, ended_at, exit_status)
+    SELECT name, token, 'released', holder_host, holder_pid, holder_nonce, principal, acquired_at,
+        now(), exit_status
+      FROM released
+)
+SELECT i FROM released
