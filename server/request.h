@@ -1,0 +1,97 @@
+/*
+ * request.h - the value that travels: who wants what until when, what came of it, and whom to tell.
+ * A transport makes it, the engine decides it, the store asks the database. Loop thread.
+ */
+#ifndef REQUEST_H
+#define REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "heap.h"
+#include "leased_status.h"
+#include "list.h"
+
+enum verb { VERB_RELEASE, VERB_RENEW, VERB_ACQUIRE, VERB_LOOK, VERB_LIST };
+#define VERB_COUNT 5
+
+/* Bytes owned by somebody else, not ended by NUL. */
+struct text {
+	const char *data;
+	size_t len;
+};
+
+struct claim {
+	struct text name;
+	struct text host;
+	struct text principal;
+	uint64_t nonce;
+	uint64_t token; /* RENEW, RELEASE; after a grant the token given */
+	int32_t pid;
+};
+
+/* A row of the table as it was seen, in one block with its texts. */
+struct lease_view {
+	struct claim claim;
+	struct text value;
+	bool has_value, released;
+	int64_t ttl_ms;
+	int64_t expires_in_ms; /* negative: so long ago */
+	int64_t held_for_ms;
+	int64_t acquired_at_us, expires_at_us; /* since 1970, the database's clock */
+};
+
+struct request;
+typedef void (*request_done_cb)(struct request *req);
+
+struct request {
+	/* Filled by the maker, whose memory all texts are. */
+	enum verb verb;
+	struct claim claim;
+	int64_t ttl_ms;        /* RENEW: 0 keeps the ttl */
+	int64_t min_hold_ms;
+	struct text value;     /* ACQUIRE */
+	bool has_value;
+	bool has_exit_status;  /* RELEASE */
+	int32_t exit_status;
+	bool retry;            /* RELEASE: having been released by this claim is success */
+	int64_t wait_ms;       /* ACQUIRE: 0 does not wait */
+	struct text prefix, after; /* LIST */
+	uint32_t limit;
+	request_done_cb done;  /* runs exactly once for each request that was taken up */
+	void *owner;
+
+	/* The outcome, to be read in done. */
+	int status;
+	int64_t expires_in_ms;       /* granted, renewed: time left by the database's clock */
+	struct lease_view *view;     /* LOOK, and why not; NULL: no row. Freed by request_fini */
+	struct lease_view **listing; /* LIST */
+	uint32_t n_listed;
+	bool more;
+	char *why;                   /* what the database said, or NULL. Freed by request_fini */
+
+	/* The engine's. */
+	struct list link;        /* in a queue of waiters or of the store */
+	struct heap_node timer;  /* when to look again, or when the wait ends */
+	struct name_queue *queue;
+	int64_t deadline_ms;     /* answer by then */
+	int64_t wait_until_ms;
+	enum { REQ_NEW, REQ_STORE, REQ_PARKED, REQ_PAUSED } where;
+	uint16_t tries;
+	bool looking;     /* the store reads the row for it, whatever its verb */
+	bool cancelled;   /* nobody wants the grant any more */
+
+	/* The store's. */
+	bool found;       /* the statement named this request */
+	bool solo;        /* its last batch failed: ask in one of its own */
+	bool uncertain;   /* a batch with it was lost with its connection */
+};
+
+/* Frees the outcome. The request itself is its maker's. */
+void request_fini(struct request *req);
+
+/* A sentence for people about an outcome that is not LEASED_OK. */
+void request_explain(const struct request *req, struct leased_error *ret_why);
+
+#endif

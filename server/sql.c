@@ -1,0 +1,67 @@
+#include "sql.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Puts a file of schema/ into the program, ended by NUL. */
+#define EMBED(symbol, file)                                                                        \
+	__asm__(".section .rodata\n.global " #symbol "\n" #symbol ":\n"                           \
+		".incbin \"" LEASED_SQL_DIR "/" file "\"\n.byte 0\n.previous\n");                  \
+	extern const char symbol[]
+
+EMBED(sql_acquire, "acquire.sql");
+EMBED(sql_renew, "renew.sql");
+EMBED(sql_release, "release.sql");
+EMBED(sql_look, "look.sql");
+EMBED(sql_list, "list.sql");
+EMBED(sql_probe, "probe.sql");
+EMBED(sql_settings, "settings.sql");
+EMBED(sql_0001, "0001_leases.sql");
+EMBED(sql_0002, "0002_functions.sql");
+
+static const struct migration {
+	const char *name, *text;
+} migrations[] = {
+	{ "0001_leases", sql_0001 },
+	{ "0002_functions", sql_0002 },
+};
+
+int sql_schema_version(void)
+{
+	return (int)(sizeof migrations / sizeof migrations[0]);
+}
+
+char *sql_migration(int from)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return NULL;
+	fprintf(out,
+		"BEGIN;\n"
+		"SET LOCAL lock_timeout = '5s';\n"
+		"SET LOCAL client_min_messages = 'warning';\n"
+		"SELECT pg_advisory_xact_lock(hashtext('leased schema'));\n"
+		"CREATE SCHEMA IF NOT EXISTS leased;\n"
+		"CREATE TABLE IF NOT EXISTS leased.schema_version (\n"
+		"    version integer PRIMARY KEY, name text NOT NULL,\n"
+		"    applied_at timestamptz NOT NULL DEFAULT now());\n"
+		"DO $$ BEGIN\n"
+		"    IF (SELECT coalesce(max(version), 0) FROM leased.schema_version) <> %d THEN\n"
+		"        RAISE EXCEPTION 'leased: the schema is not at version %d any more'\n"
+		"            USING ERRCODE = 'LE004';\n"
+		"    END IF;\n"
+		"END $$;\n",
+		from, from);
+	for (int i = from; i < sql_schema_version(); i++)
+		fprintf(out, "\n%s\nINSERT INTO leased.schema_version (version, name) VALUES (%d, '%s');\n",
+			migrations[i].text, i + 1, migrations[i].name);
+	fprintf(out, "COMMIT;\n");
+	if (fclose(out) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}

@@ -1,0 +1,24 @@
+/*
+ * sql.h - the SQL of schema/, embedded by the build. Pure; any thread.
+ */
+#ifndef SQL_H
+#define SQL_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* The daemon's statements, prepared under these names. */
+extern const char sql_acquire[], sql_renew[], sql_release[], sql_look[], sql_list[], sql_probe[];
+extern const char sql_settings[];
+
+/* The version that this daemon needs: the number of the last migration. */
+int sql_schema_version(void);
+
+/*
+ * A script that brings a schema from version `from` to the newest in one transaction, behind a
+ * transaction-level advisory lock; it fails with SQLSTATE LE004 when the version is not `from` any
+ * more (another daemon was faster: look again). malloc'ed text; NULL when out of memory.
+ */
+char *sql_migration(int from);
+
+#endif
