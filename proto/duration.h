@@ -21,7 +21,10 @@
  */
 int duration_parse(int64_t *ret_ms, const char *text, struct leased_error *err);
 
-/* The shortest exact form ("1h30m", "250ms", "0s") into out, which holds DURATION_TEXT_SIZE. */
+/*
+ * The exact form in falling units without those that are zero ("1h30m", "250ms", "0s"), as
+ * duration_parse takes it back; a negative time gets a minus.
+ */
 #define DURATION_TEXT_SIZE 32
 void duration_format(char out[static DURATION_TEXT_SIZE], int64_t ms);
 

@@ -34,6 +34,7 @@ size_t message_arena_size(size_t len);
  * Unpack one body into memory from arena. NULL and a sentence in err when it is not a message of
  * ours or does not fit the arena. Unknown fields are dropped (they still take arena memory).
  * The result points into arena and lives as long; do not call the protobuf free functions on it.
+ * What was not sent is empty, and a message within a message that was not sent is NULL: check.
  */
 Leased__ClientMessage *message_unpack_client(struct arena *arena, const uint8_t *body, size_t len,
 	struct leased_error *err);
@@ -42,7 +43,8 @@ Leased__ServerMessage *message_unpack_server(struct arena *arena, const uint8_t 
 
 /*
  * Pack one message with its frame header into out. Returns the bytes written, or LEASED_EDATA when
- * the body would be over FRAME_BODY_MAX or over size. message_packed_size tells the size needed.
+ * the body would be empty, over FRAME_BODY_MAX or over size. message_packed_size tells the size
+ * needed, header included.
  */
 size_t message_packed_size(const ProtobufCMessage *message);
 int message_pack(uint8_t *out, size_t size, const ProtobufCMessage *message);
