@@ -410,19 +410,29 @@ static void on_broken(uv_timer_t *timer)
 	lost(timer->data);
 }
 
+/* Not from inside the caller: it may be in the middle of queueing. */
+static void lose_later(struct pg *pg)
+{
+	drop_poll(pg);
+	uv_timer_start(&pg->timer, on_broken, 0, 0);
+}
+
+void pg_break(struct pg *pg, const struct leased_error *why)
+{
+	pg->last = *why;
+	lose_later(pg);
+}
+
 void pg_flush(struct pg *pg)
 {
 	int rc = PQflush(pg->conn);
 
 	if (rc < 0) {
-		/* Not from inside this call: the owner is in the middle of queueing. */
 		note_error(pg, "send");
-		drop_poll(pg);
-		uv_timer_start(&pg->timer, on_broken, 0, 0);
-		return;
+		lose_later(pg);
+	} else if (watch(pg, rc == 1 ? UV_READABLE | UV_WRITABLE : UV_READABLE) < 0) {
+		lose_later(pg);
 	}
-	if (watch(pg, rc == 1 ? UV_READABLE | UV_WRITABLE : UV_READABLE) < 0)
-		uv_timer_start(&pg->timer, on_broken, 0, 0);
 }
 
 static void read_results(struct pg *pg)

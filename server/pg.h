@@ -74,6 +74,9 @@ void pg_settled(struct pg *pg);
 /* Drops the connection on purpose (wrong schema, became read-only) and starts over; on_down runs. */
 void pg_reset(struct pg *pg, const struct leased_error *why);
 
+/* The same in a later loop turn, for a caller in the middle of queueing. */
+void pg_break(struct pg *pg, const struct leased_error *why);
+
 /* Closes for good. Idempotent; on_closed runs later. on_down does not run. */
 void pg_close(struct pg *pg);
 

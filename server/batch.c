@@ -1,0 +1,443 @@
+#include "batch.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Type oids of PostgreSQL (src/include/catalog/pg_type.dat); they never change. */
+enum { OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
+
+/* Microseconds from 1970 to 2000, where PostgreSQL's timestamps begin. */
+#define PG_EPOCH_US INT64_C(946684800000000)
+
+enum column {
+	COL_END,
+	COL_NAME,
+	COL_TOKEN,
+	COL_HOST,
+	COL_PID,
+	COL_NONCE,
+	COL_PRINCIPAL,
+	COL_TTL_MS,
+	COL_MIN_HOLD_MS,
+	COL_VALUE,
+	COL_EXIT_STATUS,
+};
+
+/* The arrays of each statement, in the order of its parameters. */
+static const enum column columns[VERB_COUNT][BATCH_PARAMS_MAX + 1] = {
+	[VERB_ACQUIRE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_TTL_MS,
+		COL_MIN_HOLD_MS, COL_VALUE, COL_END },
+	[VERB_RENEW] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
+		COL_TTL_MS, COL_END },
+	[VERB_RELEASE] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
+		COL_EXIT_STATUS, COL_END },
+	[VERB_LOOK] = { COL_NAME, COL_END },
+};
+
+static uint32_t column_oid(enum column column)
+{
+	switch (column) {
+	case COL_NAME:
+	case COL_HOST:
+	case COL_PRINCIPAL:
+	case COL_VALUE: return OID_TEXT;
+	case COL_PID:
+	case COL_EXIT_STATUS: return OID_INT4;
+	default: return OID_INT8;
+	}
+}
+
+int batch_compare_names(const struct request *a, const struct request *b)
+{
+	size_t len = a->claim.name.len < b->claim.name.len ? a->claim.name.len : b->claim.name.len;
+	int order = memcmp(a->claim.name.data, b->claim.name.data, len);
+
+	if (order != 0)
+		return order;
+	return (a->claim.name.len > b->claim.name.len) - (a->claim.name.len < b->claim.name.len);
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	return batch_compare_names(*(struct request *const *)a, *(struct request *const *)b);
+}
+
+size_t batch_sort(struct batch *batch)
+{
+	size_t kept = 0;
+
+	if (batch->verb == VERB_LOOK || batch->verb == VERB_LIST)
+		return batch->n;
+	qsort(batch->reqs, batch->n, sizeof(struct request *), compare_entries);
+	for (size_t i = 0; i < batch->n; i++) {
+		struct request *req = batch->reqs[i];
+
+		if (kept > 0 && batch_compare_names(batch->reqs[kept - 1], req) == 0)
+			continue;
+		batch->reqs[i] = batch->reqs[kept];
+		batch->reqs[kept++] = req;
+	}
+	return kept;
+}
+
+void params_fini(struct params *params)
+{
+	free(params->data);
+	*params = (struct params){ 0 };
+}
+
+static uint8_t *reserve(struct params *p, size_t len)
+{
+	uint8_t *at;
+
+	if (p->len + len > p->size) {
+		size_t size = 2 * (p->len + len);
+		uint8_t *data = realloc(p->data, size);
+
+		if (!data) {
+			p->failed = true;
+			return NULL;
+		}
+		p->data = data;
+		p->size = size;
+	}
+	at = p->data + p->len;
+	p->len += len;
+	return at;
+}
+
+static void put_bytes(struct params *p, const void *data, size_t len)
+{
+	uint8_t *at = reserve(p, len);
+
+	if (at && len > 0)
+		memcpy(at, data, len);
+}
+
+static void put_i32(struct params *p, int32_t value)
+{
+	uint32_t wire = htobe32((uint32_t)value);
+
+	put_bytes(p, &wire, sizeof wire);
+}
+
+static void put_i64(struct params *p, int64_t value)
+{
+	uint64_t wire = htobe64((uint64_t)value);
+
+	put_bytes(p, &wire, sizeof wire);
+}
+
+static void put_null(struct params *p)
+{
+	put_i32(p, -1);
+}
+
+static void put_text_element(struct params *p, struct text text)
+{
+	put_i32(p, (int32_t)text.len);
+	put_bytes(p, text.data, text.len);
+}
+
+static void put_i64_element(struct params *p, int64_t value)
+{
+	put_i32(p, 8);
+	put_i64(p, value);
+}
+
+static void put_i32_element(struct params *p, int32_t value)
+{
+	put_i32(p, 4);
+	put_i32(p, value);
+}
+
+static void put_element(struct params *p, enum column column, const struct request *req)
+{
+	const struct claim *c = &req->claim;
+
+	switch (column) {
+	case COL_NAME: put_text_element(p, c->name); break;
+	case COL_HOST: put_text_element(p, c->host); break;
+	case COL_PRINCIPAL: put_text_element(p, c->principal); break;
+	case COL_TOKEN: put_i64_element(p, (int64_t)c->token); break;
+	case COL_PID: put_i32_element(p, c->pid); break;
+	case COL_NONCE: put_i64_element(p, (int64_t)c->nonce); break;
+	case COL_MIN_HOLD_MS: put_i64_element(p, req->min_hold_ms); break;
+	case COL_TTL_MS:
+		if (req->ttl_ms > 0)
+			put_i64_element(p, req->ttl_ms);
+		else
+			put_null(p);
+		break;
+	case COL_VALUE:
+		if (req->has_value)
+			put_text_element(p, req->value);
+		else
+			put_null(p);
+		break;
+	case COL_EXIT_STATUS:
+		if (req->has_exit_status)
+			put_i32_element(p, req->exit_status);
+		else
+			put_null(p);
+		break;
+	case COL_END: break;
+	}
+}
+
+static void begin_param(struct params *p)
+{
+	p->offset[p->n++] = p->len;
+}
+
+/* An array as array_recv takes it: dimensions, has-nulls, element type, then length and lower bound. */
+static void put_array(struct params *p, enum column column, const struct batch *batch)
+{
+	bool nullable = column == COL_TTL_MS || column == COL_VALUE || column == COL_EXIT_STATUS;
+
+	begin_param(p);
+	put_i32(p, 1);
+	put_i32(p, nullable);
+	put_i32(p, (int32_t)column_oid(column));
+	put_i32(p, (int32_t)batch->n);
+	put_i32(p, 1);
+	for (size_t i = 0; i < batch->n; i++)
+		put_element(p, column, batch->reqs[i]);
+}
+
+/* One list is one statement with scalars. */
+static void put_list(struct params *p, const struct request *req)
+{
+	begin_param(p);
+	put_bytes(p, req->prefix.data, req->prefix.len);
+	begin_param(p);
+	put_bytes(p, req->after.data, req->after.len);
+	begin_param(p);
+	put_i32(p, (int32_t)req->limit + 1); /* one more tells whether there is more */
+}
+
+/* Only now, since the buffer may have moved. */
+static int params_finish(struct params *p)
+{
+	if (p->failed)
+		return LEASED_ENOMEM;
+	for (int i = 0; i < p->n; i++) {
+		size_t end = i + 1 < p->n ? p->offset[i + 1] : p->len;
+
+		p->values[i] = (const char *)p->data + p->offset[i];
+		p->lengths[i] = (int)(end - p->offset[i]);
+		p->formats[i] = 1;
+	}
+	return 0;
+}
+
+int batch_encode(const struct batch *batch, struct params *params)
+{
+	params->n = 0;
+	params->len = 0;
+	params->failed = false;
+	if (batch->verb == VERB_LIST)
+		put_list(params, batch->reqs[0]);
+	else
+		for (const enum column *c = columns[batch->verb]; *c != COL_END; c++)
+			put_array(params, *c, batch);
+	return params_finish(params);
+}
+
+/* Reading rows: every value is checked, since what answers is not always what we expect. */
+
+static bool get_i64(const PGresult *result, int row, int column, int64_t *ret_value)
+{
+	uint64_t wire;
+
+	if (PQgetisnull(result, row, column) || PQgetlength(result, row, column) != 8)
+		return false;
+	memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
+	*ret_value = (int64_t)be64toh(wire);
+	return true;
+}
+
+static bool get_i32(const PGresult *result, int row, int column, int32_t *ret_value)
+{
+	uint32_t wire;
+
+	if (PQgetisnull(result, row, column) || PQgetlength(result, row, column) != 4)
+		return false;
+	memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
+	*ret_value = (int32_t)be32toh(wire);
+	return true;
+}
+
+static bool get_bool(const PGresult *result, int row, int column, bool *ret_value)
+{
+	if (PQgetisnull(result, row, column) || PQgetlength(result, row, column) != 1)
+		return false;
+	*ret_value = *PQgetvalue(result, row, column) != 0;
+	return true;
+}
+
+static struct text get_text(const PGresult *result, int row, int column)
+{
+	return (struct text){ PQgetvalue(result, row, column),
+		(size_t)PQgetlength(result, row, column) };
+}
+
+/* The request that a position (from 1) names. */
+static struct request *by_position(struct batch *batch, const PGresult *result, int row)
+{
+	int64_t i;
+
+	if (!get_i64(result, row, 0, &i) || i < 1 || (uint64_t)i > batch->n)
+		return NULL;
+	return batch->reqs[i - 1];
+}
+
+static struct request *by_name(struct batch *batch, struct text name)
+{
+	struct request key = { .claim.name = name };
+	struct request *wanted = &key, **found;
+
+	found = bsearch(&wanted, batch->reqs, batch->n, sizeof(struct request *), compare_entries);
+	return found ? *found : NULL;
+}
+
+/* Columns `at` and `at + 1` are an expiry and the clock: what is left, rounded down. */
+static bool get_time_left(const PGresult *result, int row, int at, int64_t *ret_ms)
+{
+	int64_t expires, now;
+
+	if (!get_i64(result, row, at, &expires) || !get_i64(result, row, at + 1, &now))
+		return false;
+	*ret_ms = (expires - now) / 1000;
+	return true;
+}
+
+static int decode_grant(struct batch *batch, const PGresult *result, int row)
+{
+	struct request *req = by_name(batch, get_text(result, row, 0));
+	int64_t token;
+
+	if (!req || !get_i64(result, row, 1, &token) ||
+		!get_time_left(result, row, 2, &req->expires_in_ms))
+		return LEASED_EINTERNAL;
+	req->claim.token = (uint64_t)token;
+	req->found = true;
+	return 0;
+}
+
+static int decode_renewal(struct batch *batch, const PGresult *result, int row)
+{
+	struct request *req = by_position(batch, result, row);
+
+	if (!req || !get_time_left(result, row, 1, &req->expires_in_ms))
+		return LEASED_EINTERNAL;
+	req->found = true;
+	return 0;
+}
+
+static int decode_release(struct batch *batch, const PGresult *result, int row)
+{
+	struct request *req = by_position(batch, result, row);
+
+	if (!req)
+		return LEASED_EINTERNAL;
+	req->found = true;
+	return 0;
+}
+
+static struct text copy_text(char **at, struct text text)
+{
+	struct text copy = { *at, text.len };
+
+	memcpy(*at, text.data, text.len);
+	*at += text.len;
+	return copy;
+}
+
+/* Columns of look.sql and list.sql. NULL: out of memory, or not such a row. */
+static struct lease_view *read_view(const PGresult *result, int row)
+{
+	struct text name, host, principal, value;
+	struct lease_view v = { 0 }, *view;
+	int64_t token, nonce, acquired, expires, now;
+	char *at;
+
+	if (PQnfields(result) != 13 || !get_i64(result, row, 2, &token) ||
+		!get_i32(result, row, 4, &v.claim.pid) || !get_i64(result, row, 5, &nonce) ||
+		!get_i64(result, row, 7, &acquired) || !get_i64(result, row, 8, &expires) ||
+		!get_bool(result, row, 9, &v.released) || !get_i64(result, row, 10, &v.ttl_ms) ||
+		!get_i64(result, row, 12, &now))
+		return NULL;
+	name = get_text(result, row, 1);
+	host = get_text(result, row, 3);
+	principal = get_text(result, row, 6);
+	value = get_text(result, row, 11);
+	view = malloc(sizeof *view + name.len + host.len + principal.len + value.len);
+	if (!view)
+		return NULL;
+	v.claim.token = (uint64_t)token;
+	v.claim.nonce = (uint64_t)nonce;
+	v.has_value = !PQgetisnull(result, row, 11);
+	v.expires_in_ms = (expires - now) / 1000;
+	v.held_for_ms = (now - acquired) / 1000;
+	v.acquired_at_us = acquired + PG_EPOCH_US;
+	v.expires_at_us = expires + PG_EPOCH_US;
+	*view = v;
+	at = (char *)(view + 1);
+	view->claim.name = copy_text(&at, name);
+	view->claim.host = copy_text(&at, host);
+	view->claim.principal = copy_text(&at, principal);
+	view->value = copy_text(&at, value);
+	return view;
+}
+
+static int decode_look(struct batch *batch, const PGresult *result, int row)
+{
+	struct request *req = by_position(batch, result, row);
+
+	if (!req || req->view)
+		return LEASED_EINTERNAL;
+	req->view = read_view(result, row);
+	req->found = true;
+	return req->view ? 0 : LEASED_ENOMEM;
+}
+
+static int decode_list(struct request *req, const PGresult *result)
+{
+	uint32_t n = (uint32_t)PQntuples(result);
+
+	req->found = true;
+	req->more = n > req->limit;
+	if (req->more)
+		n = req->limit;
+	req->listing = calloc(n ? n : 1, sizeof(struct lease_view *));
+	if (!req->listing)
+		return LEASED_ENOMEM;
+	for (; req->n_listed < n; req->n_listed++) {
+		struct lease_view *view = read_view(result, (int)req->n_listed);
+
+		if (!view)
+			return LEASED_ENOMEM;
+		req->listing[req->n_listed] = view;
+	}
+	return 0;
+}
+
+int batch_decode(struct batch *batch, const PGresult *result)
+{
+	int rc = 0;
+
+	if (batch->verb == VERB_LIST)
+		return decode_list(batch->reqs[0], result);
+	for (int row = 0; row < PQntuples(result) && rc == 0; row++) {
+		switch (batch->verb) {
+		case VERB_ACQUIRE: rc = decode_grant(batch, result, row); break;
+		case VERB_RENEW: rc = decode_renewal(batch, result, row); break;
+		case VERB_RELEASE: rc = decode_release(batch, result, row); break;
+		case VERB_LOOK: rc = decode_look(batch, result, row); break;
+		case VERB_LIST: break;
+		}
+	}
+	return rc;
+}

@@ -1,0 +1,53 @@
+/*
+ * batch.h - many requests of one verb as one statement: requests, sorted by name, a row a name, into
+ * binary arrays for unnest; rows back into outcomes. Pure: no connection, no loop.
+ */
+#ifndef BATCH_H
+#define BATCH_H
+
+#include <libpq-fe.h>
+
+#include "request.h"
+
+#define BATCH_PARAMS_MAX 8
+#define BATCH_ROWS_MAX   10000
+
+/* The parameters of one statement, in PostgreSQL's binary form. The buffer is kept for the next one. */
+struct params {
+	uint8_t *data;
+	size_t len, size;
+	int n;
+	size_t offset[BATCH_PARAMS_MAX];
+	const char *values[BATCH_PARAMS_MAX]; /* set by params_finish */
+	int lengths[BATCH_PARAMS_MAX], formats[BATCH_PARAMS_MAX];
+	bool failed; /* out of memory; sticks */
+};
+
+/* The requests of one verb that travel together; reqs has room for BATCH_ROWS_MAX. */
+struct batch {
+	enum verb verb;
+	struct request **reqs;
+	size_t n;
+};
+
+/* Byte order of names (COLLATE "C"). */
+int batch_compare_names(const struct request *a, const struct request *b);
+
+/*
+ * Sorts by name. All but the first of several requests for one name are moved to the end; returns how
+ * many requests stay in the batch. Looks and lists keep all.
+ */
+size_t batch_sort(struct batch *batch);
+
+/* Fills params for the verb's statement. 0 or LEASED_ENOMEM. */
+int batch_encode(const struct batch *batch, struct params *params);
+
+/*
+ * Takes the rows of the verb's statement: marks each request that a row names as found and fills its
+ * outcome. LEASED_EINTERNAL when the rows are not what the statement can return; LEASED_ENOMEM.
+ */
+int batch_decode(struct batch *batch, const PGresult *result);
+
+void params_fini(struct params *params);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * call.h - one message of a client: from protobuf to requests for the engine, and from their outcomes
+ * to the one reply. Loop thread.
+ */
+#ifndef CALL_H
+#define CALL_H
+
+#include "message.h"
+#include "request.h"
+#include "session.h"
+
+/* A message in flight: the memory of its requests and of all their texts. */
+struct call {
+	struct list link;         /* in session.calls */
+	struct session *session;  /* NULL once it has closed */
+	uint64_t id;
+	struct arena arena;
+	size_t n_requests, n_open;
+	enum verb verb;
+	struct request requests[];
+};
+
+/*
+ * Takes one message of a READY session: answers at once, or when the engine has decided.
+ * 0, or LEASED_EPROTO (with err) when the client has broken the protocol and must go.
+ */
+int call_take(struct session *s, struct frame frame, struct leased_error *err);
+
+/* Sends a message to the client in this turn. */
+void call_send(struct session *s, Leased__ServerMessage *message);
+
+/* The session closes: waiting requests leave their queues; the others finish without an answer. */
+void call_abandon_all(struct session *s);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * engine.h - decides every lease request and answers each exactly once. Requests that come while the
+ * connections are busy share the next batch; those that find a name held wait, first come first
+ * served. Knows leases, waiters and deadlines; nothing of sockets or SQL. Loop thread; never blocks.
+ */
+#ifndef ENGINE_H
+#define ENGINE_H
+
+#include <uv.h>
+
+#include "config.h"
+#include "request.h"
+#include "store.h"
+
+struct engine;
+
+/* config must live as long. */
+int engine_new(struct engine **ret_engine, uv_loop_t *loop, const struct config *config,
+	struct leased_error *err);
+
+/*
+ * Takes up one request, whose fields for its verb are filled and valid.
+ * 0: the engine keeps it until it has called req->done, exactly once, in a later loop turn.
+ * LEASED_EBUSY: too much is queued; LEASED_ENOMEM: refused. Then it stays the caller's, and done
+ * never runs.
+ */
+int engine_submit(struct engine *e, struct request *req);
+
+/*
+ * The client takes an acquire back: answered with LEASED_ECANCELLED, perhaps from inside this call.
+ * A grant that crosses is released: the client has promised not to use its nonce again.
+ */
+void engine_cancel(struct engine *e, struct request *req);
+
+/*
+ * The client's connection is gone. One that waits is taken out and answered (from inside this call);
+ * one that the database is deciding stays, since the client may come back with the same nonce.
+ */
+void engine_abandon(struct engine *e, struct request *req);
+
+/* Sends what has gathered; called once a loop turn. */
+void engine_flush(struct engine *e);
+
+/* How many wait for a name on this daemon, and in all. */
+uint32_t engine_waiters(struct engine *e, struct text name);
+size_t engine_all_waiters(const struct engine *e);
+
+struct store *engine_store(struct engine *e);
+
+/* Answers everything that waits or is queued as unavailable; closed runs at the end, e is freed. */
+void engine_close(struct engine *e, void (*closed)(void *data), void *data);
+
+#endif

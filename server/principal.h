@@ -1,0 +1,24 @@
+/*
+ * principal.h - who is behind a connection. Loop thread. Only the principal that acquired a lease may
+ * renew or release it.
+ */
+#ifndef PRINCIPAL_H
+#define PRINCIPAL_H
+
+#include <stddef.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#define PRINCIPAL_SIZE 256
+
+struct principal {
+	char name[PRINCIPAL_SIZE]; /* USER@HOST behind a Unix socket, loopback@HOST behind TCP */
+	size_t len;
+	pid_t pid;                 /* of a Unix peer as the kernel tells it (SO_PEERCRED), else 0 */
+	uid_t uid;                 /* likewise, else (uid_t)-1 */
+};
+
+/* Asks the kernel who the peer of an accepted stream is. 0 or LEASED_EDENIED. */
+int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream);
+
+#endif

@@ -1,0 +1,306 @@
+#include "server.h"
+
+#include <signal.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <uv.h>
+
+#include "clock.h"
+#include "devpg.h"
+#include "engine.h"
+#include "listener.h"
+#include "log.h"
+#include "notify_ready.h"
+#include "session.h"
+#include "status.h"
+
+#define TICK_MS 1000
+
+enum { SIGNAL_TERM, SIGNAL_INT, SIGNAL_HUP, SIGNAL_COUNT };
+
+struct server {
+	uv_loop_t loop;
+	struct config *config;
+	int argc;
+	char *const *argv;
+	struct devpg devpg;
+	struct engine *engine;
+	struct sessions sessions;
+	struct listener listeners[CONFIG_LISTEN_MAX];
+	uv_signal_t signals[SIGNAL_COUNT];
+	uv_prepare_t prepare;
+	uv_check_t check;
+	uv_timer_t tick;
+	uv_timer_t drain;
+	int64_t drain_until_ms;
+	bool stopping;
+};
+
+static void stop(struct server *srv);
+
+static void flush(struct server *srv)
+{
+	if (srv->engine)
+		engine_flush(srv->engine);
+	sessions_flush(&srv->sessions);
+}
+
+/* After all input of a turn was read, and once more after its timers: what has gathered goes out. */
+static void on_prepare(uv_prepare_t *handle)
+{
+	flush(handle->data);
+}
+
+static void on_check(uv_check_t *handle)
+{
+	flush(handle->data);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct server *srv = timer->data;
+
+	sessions_tick(&srv->sessions);
+	notify_watchdog();
+}
+
+/* What can change while running; the rest keeps its old value until a restart. */
+static void take_over_config(struct server *srv, struct config *fresh)
+{
+	struct config *old = srv->config, was = *old;
+
+	*old = *fresh;
+	old->database = was.database;
+	old->data_dir = was.data_dir;
+	old->file = was.file;
+	memcpy(old->listen, was.listen, sizeof old->listen);
+	old->n_listen = was.n_listen;
+	old->writers = was.writers;
+	if (strcmp(fresh->database, was.database) != 0 || fresh->writers != was.writers)
+		log_event(LOG_WARN, "reload_incomplete", "why", 's',
+			"database and writers change at a restart only", NULL);
+	log_init(old->log_level, old->log_json);
+	config_fini(fresh);
+}
+
+static void reload(struct server *srv)
+{
+	struct leased_error err;
+	struct config fresh;
+
+	if (config_load(&fresh, srv->argc, srv->argv, &err) < 0) {
+		log_event(LOG_ERROR, "reload_failed", "why", 's', err.text, NULL);
+		return;
+	}
+	take_over_config(srv, &fresh);
+	log_event(LOG_INFO, "reloaded", NULL);
+}
+
+static void on_signal(uv_signal_t *handle, int signo)
+{
+	struct server *srv = handle->data;
+
+	if (signo == SIGHUP)
+		reload(srv);
+	else
+		stop(srv);
+}
+
+static void on_connection(void *owner, uv_stream_t *stream)
+{
+	struct server *srv = owner;
+
+	session_accept(&srv->sessions, stream);
+}
+
+static void watch_signal(struct server *srv, int index, int signo)
+{
+	uv_signal_init(&srv->loop, &srv->signals[index]);
+	srv->signals[index].data = srv;
+	uv_signal_start(&srv->signals[index], on_signal, signo);
+}
+
+/* Everything but the engine and the listeners: what cannot fail. */
+static void start_loop(struct server *srv)
+{
+	uv_loop_init(&srv->loop);
+	watch_signal(srv, SIGNAL_TERM, SIGTERM);
+	watch_signal(srv, SIGNAL_INT, SIGINT);
+	watch_signal(srv, SIGNAL_HUP, SIGHUP);
+	uv_prepare_init(&srv->loop, &srv->prepare);
+	srv->prepare.data = srv;
+	uv_prepare_start(&srv->prepare, on_prepare);
+	uv_check_init(&srv->loop, &srv->check);
+	srv->check.data = srv;
+	uv_check_start(&srv->check, on_check);
+	uv_timer_init(&srv->loop, &srv->tick);
+	srv->tick.data = srv;
+	uv_timer_start(&srv->tick, on_tick, TICK_MS, TICK_MS);
+	uv_timer_init(&srv->loop, &srv->drain);
+	srv->drain.data = srv;
+}
+
+static int start_listeners(struct server *srv, struct leased_error *err)
+{
+	for (size_t i = 0; i < srv->config->n_listen; i++) {
+		int rc = listener_start(&srv->listeners[i], &srv->loop, &srv->config->listen[i],
+			srv->config->socket_mode, on_connection, srv, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static void log_ready(const struct server *srv)
+{
+	char all[CONFIG_LISTEN_MAX * ADDRESS_TEXT_SIZE] = "", one[ADDRESS_TEXT_SIZE];
+
+	for (size_t i = 0; i < srv->config->n_listen; i++) {
+		address_format(one, &srv->listeners[i].bound);
+		if (i > 0)
+			strcat(all, ",");
+		strcat(all, one);
+	}
+	log_event(LOG_INFO, "ready", "version", 's', LEASED_VERSION, "listen", 's', all, NULL);
+	notify_ready();
+}
+
+/* A private PostgreSQL, and a socket beside it that only this user may use. */
+static int start_dev(struct server *srv, struct leased_error *err)
+{
+	struct config *config = srv->config;
+	int rc;
+
+	if (!config->dev)
+		return 0;
+	rc = devpg_start(&srv->devpg, config->data_dir, err);
+	if (rc < 0)
+		return rc;
+	free(config->database);
+	config->database = strdup(srv->devpg.conninfo);
+	if (!config->database)
+		return fail(err, LEASED_ENOMEM, "out of memory");
+	if (config->n_listen == 0) {
+		struct address *a = &config->listen[config->n_listen++];
+
+		a->kind = ADDRESS_UNIX;
+		if ((size_t)snprintf(a->path, sizeof a->path, "%s/leased.sock", srv->devpg.dir) >=
+			sizeof a->path)
+			return fail(err, LEASED_ECONFIG, "listen on %s/leased.sock: the path is too long",
+				srv->devpg.dir);
+	}
+	return 0;
+}
+
+/* A connection is a descriptor; the soft limit is often 1,024. */
+static void raise_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+	(void)arg;
+	if (!uv_is_closing(handle))
+		uv_close(handle, NULL);
+}
+
+/* The last steps, once sessions and engine are gone: the loop runs dry. */
+static void close_rest(void *data)
+{
+	struct server *srv = data;
+
+	srv->engine = NULL;
+	for (size_t i = 0; i < SIGNAL_COUNT; i++)
+		close_handle((uv_handle_t *)&srv->signals[i], NULL);
+	close_handle((uv_handle_t *)&srv->prepare, NULL);
+	close_handle((uv_handle_t *)&srv->check, NULL);
+	close_handle((uv_handle_t *)&srv->tick, NULL);
+	close_handle((uv_handle_t *)&srv->drain, NULL);
+}
+
+static void on_sessions_gone(void *data)
+{
+	struct server *srv = data;
+
+	srv->sessions.on_empty = NULL;
+	engine_close(srv->engine, close_rest, srv);
+}
+
+static void leave(struct server *srv)
+{
+	uv_timer_stop(&srv->drain);
+	srv->sessions.on_empty = on_sessions_gone;
+	srv->sessions.data = srv;
+	sessions_close(&srv->sessions);
+}
+
+/* Leaves as soon as nothing is in flight, waiters aside: they go on elsewhere. */
+static void on_drain(uv_timer_t *timer)
+{
+	struct server *srv = timer->data;
+
+	if (store_queued(engine_store(srv->engine)) == 0 || clock_ms() >= srv->drain_until_ms)
+		leave(srv);
+}
+
+static void stop(struct server *srv)
+{
+	if (srv->stopping) {
+		if (uv_is_active((uv_handle_t *)&srv->drain))
+			leave(srv); /* asked twice: at once */
+		return;
+	}
+	srv->stopping = true;
+	log_event(LOG_INFO, "stopping", NULL);
+	notify_stopping();
+	for (size_t i = 0; i < srv->config->n_listen; i++)
+		listener_close(&srv->listeners[i]);
+	sessions_pause(&srv->sessions);
+	srv->drain_until_ms = clock_ms() + srv->config->drain_timeout_ms;
+	uv_timer_start(&srv->drain, on_drain, 0, 20);
+}
+
+int server_run(struct config *config, int argc, char *const argv[], struct leased_error *err)
+{
+	static struct server srv;
+	int rc;
+
+	if (sodium_init() < 0)
+		return fail(err, LEASED_EINTERNAL, "libsodium does not start");
+	log_init(config->log_level, config->log_json);
+	signal(SIGPIPE, SIG_IGN);
+	raise_limit();
+	srv = (struct server){ .config = config, .argc = argc, .argv = argv };
+	rc = start_dev(&srv, err);
+	if (rc < 0)
+		goto stop_dev;
+	start_loop(&srv);
+	rc = engine_new(&srv.engine, &srv.loop, config, err);
+	if (rc < 0) {
+		close_rest(&srv);
+		goto run_dry;
+	}
+	sessions_init(&srv.sessions, config, srv.engine);
+	rc = start_listeners(&srv, err);
+	if (rc == 0)
+		log_ready(&srv);
+	else
+		stop(&srv);
+run_dry:
+	uv_run(&srv.loop, UV_RUN_DEFAULT);
+	uv_loop_close(&srv.loop);
+	log_event(LOG_INFO, "stopped", NULL);
+stop_dev:
+	devpg_stop(&srv.devpg);
+	return rc;
+}

@@ -1,0 +1,71 @@
+/*
+ * session.h - one native client: handshake, requests, replies, and what it still waits for. Ends with
+ * its connection. Loop thread.
+ */
+#ifndef SESSION_H
+#define SESSION_H
+
+#include "config.h"
+#include "engine.h"
+#include "list.h"
+#include "principal.h"
+#include "transport.h"
+
+/* Requests of one client in flight; more wait in its socket. */
+#define SESSION_CALLS_MAX 4096
+
+enum session_state { SESSION_HANDSHAKE, SESSION_READY, SESSION_CLOSING, SESSION_CLOSED };
+
+struct session;
+
+/* What all sessions share; its owner is the server. */
+struct sessions {
+	const struct config *config;
+	struct engine *engine;
+	struct list handshaking; /* session.link, oldest first */
+	struct list ready;       /* session.link, the longest silent first */
+	struct list closing;     /* session.link */
+	struct list dirty;       /* session.dirty, those with output of this turn */
+	size_t n;                /* in all lists */
+	int64_t started_ms;
+	struct log_limit stranger_limit;
+	void (*on_empty)(void *data); /* the last one has closed; may be NULL */
+	void *data;
+};
+
+struct session {
+	enum session_state state;
+	struct transport transport;
+	struct sessions *all;
+	struct list link, dirty;
+	struct list calls;    /* call.link, oldest first: those in flight */
+	size_t n_calls;
+	int64_t heard_ms;     /* when the client last said something */
+	struct principal principal;
+	bool transport_open;
+};
+
+void sessions_init(struct sessions *all, const struct config *config, struct engine *engine);
+
+/*
+ * A session for a connection that waits on listener; type is UV_TCP or UV_NAMED_PIPE. Over the limit
+ * of clients it is told so and closed.
+ */
+void session_accept(struct sessions *all, uv_stream_t *listener);
+
+/* Says why (unless status is LEASED_OK), then closes. Idempotent. */
+void session_close(struct session *s, int status, const char *why);
+
+/* Writes what this turn has gathered for all clients. */
+void sessions_flush(struct sessions *all);
+
+/* Closes those whose handshake or silence lasts too long; called every second or so. */
+void sessions_tick(struct sessions *all);
+
+/* Takes no further requests; those in flight are still answered. */
+void sessions_pause(struct sessions *all);
+
+/* Tells all clients that the daemon leaves, and closes them; on_empty runs when the last has gone. */
+void sessions_close(struct sessions *all);
+
+#endif

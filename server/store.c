@@ -1,0 +1,456 @@
+#include "store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "log.h"
+#include "status.h"
+
+#define TICK_MS 250
+
+struct store {
+	struct list pending[VERB_COUNT]; /* request.link, oldest first; looks of all verbs under LOOK */
+	struct list solo;                /* request.link: those whose batch failed */
+	size_t n_pending, n_flying;
+	struct writer *writers;
+	size_t n_writers, n_open;
+	uv_timer_t tick;
+	const struct config *config;
+	store_answer_cb answer;
+	void (*closed)(void *owner);
+	void *owner;
+	bool closing;
+	struct leased_error problem; /* why no connection is ready */
+	struct log_limit problem_limit;
+	struct store_stats stats;
+};
+
+static enum verb statement_of(const struct request *req)
+{
+	return req->looking ? VERB_LOOK : req->verb;
+}
+
+static struct list *queue_of(struct store *s, const struct request *req)
+{
+	return req->solo ? &s->solo : &s->pending[statement_of(req)];
+}
+
+void store_submit(struct store *s, struct request *req)
+{
+	free(req->view);
+	req->view = NULL;
+	req->status = 0;
+	req->found = false;
+	s->n_pending++;
+	list_append(queue_of(s, req), &req->link);
+}
+
+/* Back to where it came from: it was first in line. */
+static void resubmit_first(struct store *s, struct request *req)
+{
+	s->n_pending++;
+	list_prepend(queue_of(s, req), &req->link);
+}
+
+static void take_back(struct store *s, struct request *req)
+{
+	req->found = false;
+	request_fini(req);
+	req->solo = true;
+	s->n_pending++;
+	list_append(&s->solo, &req->link);
+}
+
+static void answer(struct store *s, struct request *req, int status, const char *why)
+{
+	req->status = status;
+	if (why) {
+		free(req->why);
+		req->why = strdup(why);
+	}
+	s->answer(s->owner, req);
+}
+
+static void refuse_later_or_now(struct store *s, struct request *req, int status, const char *why)
+{
+	list_remove(&req->link);
+	s->n_pending--;
+	answer(s, req, status, why);
+}
+
+/* Filling a flight. */
+
+static struct request *pop(struct store *s, struct list *queue)
+{
+	struct list *node = list_pop(queue);
+
+	if (!node)
+		return NULL;
+	s->n_pending--;
+	return list_entry(node, struct request, link);
+}
+
+static void add_batch(struct store *s, struct flight *f, enum verb verb, size_t max)
+{
+	struct batch *batch = &f->batches[f->n_batches];
+	struct request *req;
+	size_t kept;
+
+	batch->verb = verb;
+	batch->n = 0;
+	while (batch->n < max && (req = pop(s, &s->pending[verb])))
+		batch->reqs[batch->n++] = req;
+	if (batch->n == 0)
+		return;
+	kept = batch_sort(batch);
+	while (batch->n > kept) /* the name is in this batch already: the next one */
+		resubmit_first(s, batch->reqs[--batch->n]);
+	f->n_requests += batch->n;
+	f->n_batches++;
+}
+
+static void fill_solo(struct store *s, struct flight *f)
+{
+	struct request *req = pop(s, &s->solo);
+
+	f->batches[0].verb = statement_of(req);
+	f->batches[0].reqs[0] = req;
+	f->batches[0].n = 1;
+	f->n_batches = f->n_requests = 1;
+	f->solo = true;
+}
+
+static void fill(struct store *s, struct flight *f)
+{
+	bool was_solo = f->solo;
+
+	f->n_batches = f->n_requests = 0;
+	f->solo = false;
+	/* Turn about, so that neither kind waits for all of the other. */
+	if (!list_empty(&s->solo) && !was_solo) {
+		fill_solo(s, f);
+		return;
+	}
+	for (enum verb verb = VERB_RELEASE; verb <= VERB_LOOK; verb++)
+		add_batch(s, f, verb, (size_t)s->config->batch_max);
+	for (size_t i = 0; i < WRITER_LISTS_MAX && !list_empty(&s->pending[VERB_LIST]); i++)
+		add_batch(s, f, VERB_LIST, 1);
+	if (f->n_batches == 0 && !list_empty(&s->solo))
+		fill_solo(s, f);
+}
+
+static void send_to(struct store *s, struct writer *w)
+{
+	fill(s, &w->flight);
+	s->n_flying += w->flight.n_requests;
+	s->stats.flights++;
+	s->stats.rows += w->flight.n_requests;
+	writer_send(w);
+}
+
+void store_flush(struct store *s)
+{
+	for (size_t i = 0; i < s->n_writers && s->n_pending > 0; i++)
+		if (s->writers[i].state == WRITER_IDLE)
+			send_to(s, &s->writers[i]);
+}
+
+/* Landing. */
+
+typedef void (*land_cb)(struct store *s, struct request *req, const void *arg);
+
+static void land(struct store *s, struct flight *f, land_cb each, const void *arg)
+{
+	size_t n_batches = f->n_batches;
+
+	s->n_flying -= f->n_requests;
+	f->n_batches = f->n_requests = 0;
+	for (size_t i = 0; i < n_batches; i++)
+		for (size_t k = 0; k < f->batches[i].n; k++)
+			each(s, f->batches[i].reqs[k], arg);
+}
+
+static void land_done(struct store *s, struct request *req, const void *arg)
+{
+	(void)arg;
+	req->solo = false;
+	answer(s, req, 0, NULL);
+}
+
+static void on_done(struct writer *w)
+{
+	land(w->owner, &w->flight, land_done, NULL);
+}
+
+static void land_again(struct store *s, struct request *req, const void *arg)
+{
+	(void)arg;
+	take_back(s, req);
+}
+
+static void land_lost(struct store *s, struct request *req, const void *arg)
+{
+	(void)arg;
+	req->uncertain = true;
+	req->found = false;
+	request_fini(req);
+	resubmit_first(s, req);
+}
+
+struct failure {
+	int status;
+	const char *why;
+};
+
+static void land_failed(struct store *s, struct request *req, const void *arg)
+{
+	const struct failure *failure = arg;
+
+	answer(s, req, failure->status, failure->why);
+}
+
+static bool is_one_of(const char *sqlstate, const char *list)
+{
+	return *sqlstate && strstr(list, sqlstate);
+}
+
+/* Not the request's fault but the server's state: another server, or this one later, will do. */
+static bool needs_new_connection(const char *sqlstate)
+{
+	/* read-only; schema or rights gone; shutdown; a pool that lost our prepared statements */
+	return is_one_of(sqlstate, "25006 42P01 42883 3F000 42501 57P01 57P02 57P03 26000 42P05 0A000") ||
+	       strncmp(sqlstate, "08", 2) == 0;
+}
+
+static void on_error(struct writer *w, const char *sqlstate, const char *text)
+{
+	struct store *s = w->owner;
+	char why[512];
+	struct failure failure = { LEASED_EUNAVAILABLE, why };
+	struct leased_error problem;
+
+	s->stats.failed++;
+	log_event(LOG_WARN, "batch_failed", "sqlstate", 's', sqlstate, "text", 's', text, "requests", 'u',
+		(uint64_t)w->flight.n_requests, "solo", 's', w->flight.solo ? "yes" : "no", NULL);
+	if (needs_new_connection(sqlstate)) {
+		fail(&problem, LEASED_EUNAVAILABLE, "the database refuses to work: %s (%s)", text,
+			sqlstate);
+		land(s, &w->flight, land_lost, NULL);
+		s->problem = problem;
+		writer_give_up(w, &problem);
+		return;
+	}
+	if (!w->flight.solo || is_one_of(sqlstate, "40001 40P01")) {
+		land(s, &w->flight, land_again, NULL);
+		return;
+	}
+	if (is_one_of(sqlstate, "55P03 57014"))
+		snprintf(why, sizeof why, "the lease's row is locked by another transaction, or the database is too slow: %s",
+			text);
+	else
+		snprintf(why, sizeof why, "the database refused it: %s (%s)", text, sqlstate);
+	/* Class 22: a text that the database's encoding cannot hold, say. */
+	if (strncmp(sqlstate, "22", 2) == 0)
+		failure.status = LEASED_EDATA;
+	land(s, &w->flight, land_failed, &failure);
+}
+
+static void say_problem(struct store *s, const struct leased_error *why)
+{
+	uint32_t left_out;
+	bool is_new = strcmp(s->problem.text, why->text) != 0;
+
+	s->problem = *why;
+	if (is_new && log_allowed(&s->problem_limit, clock_ms(), &left_out))
+		log_event(LOG_WARN, "database_unavailable", "why", 's', why->text, "left_out", 'u',
+			(uint64_t)left_out, NULL);
+}
+
+static void on_lost(struct writer *w, const struct leased_error *why)
+{
+	struct store *s = w->owner;
+
+	if (w->flight.n_requests > 0)
+		s->stats.lost++;
+	land(s, &w->flight, land_lost, NULL);
+	say_problem(s, why);
+}
+
+static void on_problem(struct writer *w, const struct leased_error *why)
+{
+	say_problem(w->owner, why);
+}
+
+static void on_idle(struct writer *w)
+{
+	struct store *s = w->owner;
+
+	s->problem = (struct leased_error){ 0 };
+	if (s->n_pending > 0 && !s->closing)
+		send_to(s, w);
+}
+
+/* Deadlines. */
+
+static void expire_queue(struct store *s, struct list *queue, int64_t now)
+{
+	char why[LEASED_ERROR_LEN];
+	struct list *node = queue->next;
+
+	while (node != queue) {
+		struct request *req = list_entry(node, struct request, link);
+
+		node = node->next;
+		if (req->deadline_ms > now)
+			continue;
+		snprintf(why, sizeof why, "the database did not answer in time%s%s",
+			*s->problem.text ? ": " : "", s->problem.text);
+		refuse_later_or_now(s, req, LEASED_EUNAVAILABLE, why);
+		node = queue->next; /* the answer may have changed the queue */
+	}
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct store *s = timer->data;
+	int64_t now = clock_ms();
+	struct leased_error why;
+
+	for (size_t i = 0; i < s->n_writers; i++) {
+		struct writer *w = &s->writers[i];
+
+		if (w->state != WRITER_BUSY ||
+			now - w->flight.sent_ms < s->config->request_timeout_ms)
+			continue;
+		fail(&why, LEASED_EUNAVAILABLE, "the database has not answered a batch for %lld ms",
+			(long long)(now - w->flight.sent_ms));
+		writer_give_up(w, &why);
+	}
+	for (size_t i = 0; i < VERB_COUNT; i++)
+		expire_queue(s, &s->pending[i], now);
+	expire_queue(s, &s->solo, now);
+}
+
+/* Life. */
+
+static void maybe_closed(struct store *s)
+{
+	void (*closed)(void *) = s->closed;
+	void *owner = s->owner;
+
+	if (s->n_open > 0)
+		return;
+	free(s->writers);
+	free(s);
+	if (closed)
+		closed(owner);
+}
+
+static void on_writer_closed(struct writer *w)
+{
+	struct store *s = w->owner;
+
+	s->n_open--;
+	maybe_closed(s);
+}
+
+static void on_tick_closed(uv_handle_t *handle)
+{
+	struct store *s = handle->data;
+
+	s->n_open--;
+	maybe_closed(s);
+}
+
+static const struct writer_events writer_events = {
+	.on_idle = on_idle,
+	.on_done = on_done,
+	.on_error = on_error,
+	.on_lost = on_lost,
+	.on_problem = on_problem,
+	.on_closed = on_writer_closed,
+};
+
+int store_new(struct store **ret_store, uv_loop_t *loop, const struct config *config,
+	store_answer_cb answer_cb, void *owner, struct leased_error *err)
+{
+	struct store *s = calloc(1, sizeof *s);
+	int rc = 0;
+
+	if (!s)
+		return fail(err, LEASED_ENOMEM, "out of memory");
+	for (size_t i = 0; i < VERB_COUNT; i++)
+		list_init(&s->pending[i]);
+	list_init(&s->solo);
+	s->config = config;
+	s->answer = answer_cb;
+	s->owner = owner;
+	fail(&s->problem, LEASED_EUNAVAILABLE, "not connected to the database yet");
+	s->writers = calloc((size_t)config->writers, sizeof *s->writers);
+	if (!s->writers) {
+		free(s);
+		return fail(err, LEASED_ENOMEM, "out of memory");
+	}
+	uv_timer_init(loop, &s->tick);
+	s->tick.data = s;
+	uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
+	s->n_open = 1;
+	for (int i = 0; i < config->writers && rc == 0; i++) {
+		rc = writer_start(&s->writers[i], loop, config, i + 1, &writer_events, s, err);
+		if (rc == 0) {
+			s->n_writers++;
+			s->n_open++;
+		}
+	}
+	if (rc < 0)
+		store_close(s, NULL);
+	else
+		*ret_store = s;
+	return rc;
+}
+
+size_t store_queued(const struct store *s)
+{
+	return s->n_pending + s->n_flying;
+}
+
+static const struct writer *ready_writer(const struct store *s)
+{
+	for (size_t i = 0; i < s->n_writers; i++)
+		if (s->writers[i].state == WRITER_IDLE || s->writers[i].state == WRITER_BUSY)
+			return &s->writers[i];
+	return NULL;
+}
+
+bool store_is_ready(const struct store *s)
+{
+	return ready_writer(s) != NULL;
+}
+
+void store_info(const struct store *s, struct db_info *ret_info, char *problem, size_t size)
+{
+	const struct writer *w = ready_writer(s);
+
+	*ret_info = w ? w->info : s->writers[0].info;
+	snprintf(problem, size, "%s", w ? "" : s->problem.text);
+}
+
+const struct store_stats *store_stats(const struct store *s)
+{
+	return &s->stats;
+}
+
+void store_close(struct store *s, void (*closed)(void *owner))
+{
+	s->closing = true;
+	s->closed = closed;
+	for (size_t i = 0; i < s->n_writers; i++) {
+		land(s, &s->writers[i].flight, land_lost, NULL);
+		writer_close(&s->writers[i]);
+	}
+	for (size_t i = 0; i < VERB_COUNT; i++)
+		expire_queue(s, &s->pending[i], INT64_MAX);
+	expire_queue(s, &s->solo, INT64_MAX);
+	uv_close((uv_handle_t *)&s->tick, on_tick_closed);
+}

@@ -1,0 +1,73 @@
+/*
+ * transport.h - frames in and out of one uv_stream, with bounds on both sides. Loop thread.
+ *
+ * Output gathers in a buffer and is written by transport_flush, once a loop turn; a peer that does not
+ * read is told off when the buffer is over its limit.
+ */
+#ifndef TRANSPORT_H
+#define TRANSPORT_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+#include "frame.h"
+#include "leased_status.h"
+
+/* Unsent output over this closes the connection. */
+#define TRANSPORT_OUT_MAX (4 * 1024 * 1024)
+
+struct transport;
+
+struct transport_events {
+	/* A whole frame; it is gone when the call returns. */
+	void (*on_frame)(struct transport *t, struct frame frame);
+	/* The peer has ended, failed, or broken the framing (LEASED_EPROTO). Once; close then. */
+	void (*on_end)(struct transport *t, int status, const char *why);
+	/* transport_close has finished. */
+	void (*on_closed)(struct transport *t);
+};
+
+struct transport {
+	union {
+		uv_handle_t handle;
+		uv_stream_t stream;
+		uv_tcp_t tcp;
+		uv_pipe_t pipe;
+	} u;
+	const struct transport_events *events;
+	void *data;
+	uint8_t *partial;    /* the start of a frame whose end has not come */
+	size_t partial_len, partial_size;
+	size_t frame_max;
+	uint8_t *out;        /* not yet handed to the kernel */
+	size_t out_len, out_size;
+	uint8_t *writing;    /* handed to libuv, until on_written */
+	uv_write_t write;
+	bool reading, ended, broken, closing; /* broken: the peer is gone, nothing can be written */
+};
+
+/* u holds an accepted stream. frame_max: see transport_set_frame_max. Starts to read. */
+int transport_start(struct transport *t, const struct transport_events *events, void *data,
+	size_t frame_max);
+
+/* The longest frame that is taken from here on. */
+void transport_set_frame_max(struct transport *t, size_t frame_max);
+
+/* Stop and go on reading: back-pressure. */
+void transport_pause(struct transport *t);
+void transport_resume(struct transport *t);
+
+/*
+ * Room for len more bytes of output, to be filled at once and given to transport_commit.
+ * NULL: out of memory or over the limit.
+ */
+uint8_t *transport_reserve(struct transport *t, size_t len);
+void transport_commit(struct transport *t, size_t len);
+
+/* Writes what has gathered. */
+void transport_flush(struct transport *t);
+
+/* Flushes what the kernel takes at once, then closes. Idempotent. */
+void transport_close(struct transport *t);
+
+#endif
