@@ -31,6 +31,7 @@ static void connected(struct pg *pg);
 static void read_results(struct pg *pg);
 static void lost(struct pg *pg);
 static void back_off(struct pg *pg);
+static void on_wait_over(uv_timer_t *timer);
 
 void pg_error_text(char *out, size_t size, const char *text)
 {
@@ -126,7 +127,8 @@ int pg_start(struct pg *pg, uv_loop_t *loop, const struct pg_options *options,
 	uv_timer_init(loop, &pg->timer);
 	pg->timer.data = pg;
 	pg->pending = 1;
-	start_round(pg);
+	pg->state = PG_WAITING;
+	uv_timer_start(&pg->timer, on_wait_over, 0, 0); /* no callback from inside this call */
 	return 0;
 }
 
@@ -397,6 +399,7 @@ static void connected(struct pg *pg)
 		return;
 	}
 	pg->state = PG_UP;
+	pg->in_query = false;
 	pg->events->on_up(pg->owner);
 }
 
@@ -438,7 +441,6 @@ void pg_flush(struct pg *pg)
 static void read_results(struct pg *pg)
 {
 	PGconn *conn = pg->conn;
-	bool in_query = false;
 
 	if (!PQconsumeInput(conn)) {
 		note_error(pg, "receive");
@@ -449,9 +451,9 @@ static void read_results(struct pg *pg)
 	while (pg->conn == conn && pg->state == PG_UP && !PQisBusy(conn)) {
 		PGresult *result = PQgetResult(conn);
 
-		if (!result && !in_query)
+		if (!result && !pg->in_query)
 			break;
-		in_query = result && PQresultStatus(result) != PGRES_PIPELINE_SYNC;
+		pg->in_query = result && PQresultStatus(result) != PGRES_PIPELINE_SYNC;
 		pg->events->on_result(pg->owner, result);
 	}
 	if (pg->conn != conn || pg->state != PG_UP)

@@ -11,6 +11,7 @@
 #define PG_H
 
 #include <libpq-fe.h>
+#include <stdbool.h>
 #include <uv.h>
 
 #include "leased_status.h"
@@ -53,6 +54,7 @@ struct pg {
 	size_t n_targets, next_target;
 	char *hosts[PG_TARGETS_MAX], *ports[PG_TARGETS_MAX]; /* as in the conninfo */
 	size_t n_hosts, next_host;
+	bool in_query;        /* a result has come, the NULL that ends its query has not */
 	unsigned failures;    /* rounds in a row, for the back-off */
 	unsigned pending;     /* handles and look-ups that must finish before CLOSED */
 	struct leased_error last;
