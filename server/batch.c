@@ -206,6 +206,14 @@ static void put_array(struct params *p, enum column column, const struct batch *
 		put_element(p, column, batch->reqs[i]);
 }
 
+static void put_flag(struct params *p, bool flag)
+{
+	uint8_t wire = flag;
+
+	begin_param(p);
+	put_bytes(p, &wire, sizeof wire);
+}
+
 /* One list is one statement with scalars. */
 static void put_list(struct params *p, const struct request *req)
 {
@@ -242,6 +250,8 @@ int batch_encode(const struct batch *batch, struct params *params)
 	else
 		for (const enum column *c = columns[batch->verb]; *c != COL_END; c++)
 			put_array(params, *c, batch);
+	if (batch->verb == VERB_ACQUIRE)
+		put_flag(params, batch->short_epoch);
 	return params_finish(params);
 }
 

@@ -9,7 +9,7 @@
 
 #include "request.h"
 
-#define BATCH_PARAMS_MAX 8
+#define BATCH_PARAMS_MAX 9
 #define BATCH_ROWS_MAX   10000
 
 /* The parameters of one statement, in PostgreSQL's binary form. The buffer is kept for the next one. */
@@ -28,6 +28,7 @@ struct batch {
 	enum verb verb;
 	struct request **reqs;
 	size_t n;
+	bool short_epoch; /* ACQUIRE: see $9 of acquire.sql */
 };
 
 /* Byte order of names (COLLATE "C"). */

@@ -7,7 +7,10 @@
 #include "log.h"
 #include "status.h"
 
-#define TICK_MS 250
+#define TICK_MS        250
+#define FLIGHT_LONG_MS 20
+
+static void on_help(uv_timer_t *timer);
 
 struct store {
 	struct list pending[VERB_COUNT]; /* request.link, oldest first; looks of all verbs under LOOK */
@@ -15,7 +18,7 @@ struct store {
 	size_t n_pending, n_flying;
 	struct writer *writers;
 	size_t n_writers, n_open;
-	uv_timer_t tick;
+	uv_timer_t tick, help;
 	const struct config *config;
 	store_answer_cb answer;
 	void (*closed)(void *owner);
@@ -149,11 +152,35 @@ static void send_to(struct store *s, struct writer *w)
 	writer_send(w);
 }
 
+/*
+ * One busy connection gathers larger batches than two that share the work: the next one helps only
+ * when there is a batch's worth to do, or when a flight lasts long (a row lock, a slow disk).
+ */
+static bool needs_help(const struct store *s, int64_t now)
+{
+	if (s->n_pending >= (size_t)s->config->batch_max)
+		return true;
+	for (size_t i = 0; i < s->n_writers; i++)
+		if (s->writers[i].state == WRITER_BUSY &&
+			now - s->writers[i].flight.sent_ms < FLIGHT_LONG_MS)
+			return false;
+	return true;
+}
+
 void store_flush(struct store *s)
 {
+	int64_t now = s->n_pending > 0 ? clock_ms() : 0;
+
 	for (size_t i = 0; i < s->n_writers && s->n_pending > 0; i++)
-		if (s->writers[i].state == WRITER_IDLE)
+		if (s->writers[i].state == WRITER_IDLE && needs_help(s, now))
 			send_to(s, &s->writers[i]);
+	if (s->n_pending > 0 && !uv_is_active((uv_handle_t *)&s->help))
+		uv_timer_start(&s->help, on_help, FLIGHT_LONG_MS, 0);
+}
+
+static void on_help(uv_timer_t *timer)
+{
+	store_flush(timer->data);
 }
 
 /* Landing. */
@@ -286,9 +313,10 @@ static void on_idle(struct writer *w)
 {
 	struct store *s = w->owner;
 
+	(void)w;
 	s->problem = (struct leased_error){ 0 };
-	if (s->n_pending > 0 && !s->closing)
-		send_to(s, w);
+	if (!s->closing)
+		store_flush(s);
 }
 
 /* Deadlines. */
@@ -355,7 +383,7 @@ static void on_writer_closed(struct writer *w)
 	maybe_closed(s);
 }
 
-static void on_tick_closed(uv_handle_t *handle)
+static void on_timer_closed(uv_handle_t *handle)
 {
 	struct store *s = handle->data;
 
@@ -395,7 +423,9 @@ int store_new(struct store **ret_store, uv_loop_t *loop, const struct config *co
 	uv_timer_init(loop, &s->tick);
 	s->tick.data = s;
 	uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
-	s->n_open = 1;
+	uv_timer_init(loop, &s->help);
+	s->help.data = s;
+	s->n_open = 2;
 	for (int i = 0; i < config->writers && rc == 0; i++) {
 		rc = writer_start(&s->writers[i], loop, config, i + 1, &writer_events, s, err);
 		if (rc == 0) {
@@ -452,5 +482,6 @@ void store_close(struct store *s, void (*closed)(void *owner))
 	for (size_t i = 0; i < VERB_COUNT; i++)
 		expire_queue(s, &s->pending[i], INT64_MAX);
 	expire_queue(s, &s->solo, INT64_MAX);
-	uv_close((uv_handle_t *)&s->tick, on_tick_closed);
+	uv_close((uv_handle_t *)&s->tick, on_timer_closed);
+	uv_close((uv_handle_t *)&s->help, on_timer_closed);
 }

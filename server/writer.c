@@ -216,6 +216,8 @@ static void prepare(struct writer *w)
 	ok = ok && send_settings(w);
 	for (size_t i = 0; ok && !w->info.pooled && i < VERB_COUNT; i++)
 		ok = PQsendPrepare(w->pg.conn, statements[i].name, statements[i].text, 0, NULL);
+	/* Looks at the system identifier, once for each connection. */
+	ok = ok && PQsendQueryParams(w->pg.conn, "SELECT leased.epoch_base()", 0, NULL, NULL, NULL, NULL, 0);
 	ok = ok && PQpipelineSync(w->pg.conn);
 	if (ok) {
 		pg_flush(&w->pg);
@@ -396,11 +398,12 @@ int writer_start(struct writer *w, uv_loop_t *loop, const struct config *config,
 	return pg_start(&w->pg, loop, &options, &pg_events, w, err);
 }
 
-static int send_batch(struct writer *w, const struct batch *batch)
+static int send_batch(struct writer *w, struct batch *batch)
 {
 	const struct statement *s = &statements[batch->verb];
 	struct params *p = &w->params;
 
+	batch->short_epoch = !w->info.pooled && w->info.timeline > 0;
 	if (batch_encode(batch, p) < 0)
 		return 0;
 	if (w->info.pooled)
