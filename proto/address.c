@@ -10,9 +10,11 @@
 static int parse_unix(struct address *ret_address, const char *path, struct leased_error *err)
 {
 	if (path[0] != '/')
-		return fail(err, LEASED_EUSAGE, "the path of a unix: address does not start with /");
+		return fail(
+			err, LEASED_EUSAGE, "the path of a unix: address does not start with /");
 	if (strlen(path) >= sizeof ret_address->path)
-		return fail(err, LEASED_EUSAGE, "the path of a unix: address is over %zu bytes long",
+		return fail(err, LEASED_EUSAGE,
+			"the path of a unix: address is over %zu bytes long",
 			sizeof ret_address->path - 1);
 	*ret_address = (struct address){ .kind = ADDRESS_UNIX };
 	strcpy(ret_address->path, path);
@@ -75,7 +77,8 @@ static int parse_tcp(struct address *ret_address, const char *text, struct lease
 		return fail(err, LEASED_EUSAGE, "what stands in brackets is not an IPv6 address");
 	if (!has_brackets && !is_host_name(address.host))
 		return fail(err, LEASED_EUSAGE,
-			"the host of a tcp: address is neither a name nor an IPv6 address in brackets");
+			"the host of a tcp: address is neither a name nor an IPv6 address in "
+			"brackets");
 	rc = parse_port(&address.port, colon + 1, err);
 	if (rc < 0)
 		return rc;

@@ -16,8 +16,8 @@ static const struct unit {
 #define UNIT_SECONDS 3
 
 /*
- * More digits behind the point are never whole milliseconds: ten take a day, 2^10 * 3^3 * 5^5 ms, to
- * its last factor of two. They also keep fraction * unit within 64 bits.
+ * More digits behind the point are never whole milliseconds: ten take a day, 2^10 * 3^3 * 5^5 ms,
+ * to its last factor of two. They also keep fraction * unit within 64 bits.
  */
 #define FRACTION_DIGITS 10
 
@@ -68,7 +68,8 @@ static int read_fraction(struct part *part, const char **text, struct leased_err
 	while (end > at && end[-1] == '0')
 		end--;
 	if (end - at > FRACTION_DIGITS)
-		return fail(err, LEASED_EUSAGE, "the duration is not a whole number of milliseconds");
+		return fail(
+			err, LEASED_EUSAGE, "the duration is not a whole number of milliseconds");
 	for (; at < end; at++) {
 		part->fraction = part->fraction * 10 + (*at - '0');
 		part->scale *= 10;
@@ -93,7 +94,8 @@ static int read_unit(struct part *part, const char **text, bool is_first, struct
 		*text += len;
 		return 0;
 	}
-	return fail(err, LEASED_EUSAGE, "a number in the duration is not followed by d, h, m, s or ms");
+	return fail(
+		err, LEASED_EUSAGE, "a number in the duration is not followed by d, h, m, s or ms");
 }
 
 static int part_ms(int64_t *ret_ms, const struct part *part, struct leased_error *err)
@@ -103,7 +105,8 @@ static int part_ms(int64_t *ret_ms, const struct part *part, struct leased_error
 	if (part->whole > DURATION_MAX_MS / unit_ms)
 		return fail(err, LEASED_EUSAGE, "the duration is longer than ten years");
 	if (part->fraction * unit_ms % part->scale != 0)
-		return fail(err, LEASED_EUSAGE, "the duration is not a whole number of milliseconds");
+		return fail(
+			err, LEASED_EUSAGE, "the duration is not a whole number of milliseconds");
 	*ret_ms = part->whole * unit_ms + part->fraction * unit_ms / part->scale;
 	return 0;
 }
@@ -134,7 +137,8 @@ int duration_parse(int64_t *ret_ms, const char *text, struct leased_error *err)
 		if (rc < 0)
 			return rc;
 		if (part.unit < next_unit)
-			return fail(err, LEASED_EUSAGE, "the units of a duration must go from large to small");
+			return fail(err, LEASED_EUSAGE,
+				"the units of a duration must go from large to small");
 		if (part.has_fraction && *text != '\0')
 			return fail(err, LEASED_EUSAGE,
 				"only the last number of the duration may have a fraction");

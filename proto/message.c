@@ -37,9 +37,9 @@ void arena_free(struct arena *arena)
 
 /*
  * What repeats in a message decides. protobuf-c takes, for each element, the struct, its texts, a
- * pointer, and up to twice 32 bytes of notes while it scans (which nobody can give back here). Per byte
- * on the wire that is most for the smallest elements: a RenewalResult that failed, 4 bytes on the
- * wire, takes 120; a feature of one letter, 3 bytes, 88; a Renewal with names of one letter, 25
+ * pointer, and up to twice 32 bytes of notes while it scans (which nobody can give back here). Per
+ * byte on the wire that is most for the smallest elements: a RenewalResult that failed, 4 bytes on
+ * the wire, takes 120; a feature of one letter, 3 bytes, 88; a Renewal with names of one letter, 25
  * bytes, 280; a row of a Listing, 28 bytes, 310. So 32 times the body holds all of them, and the
  * constant holds what does not repeat. Bodies of empty elements, which say nothing, may need more.
  */
@@ -123,23 +123,23 @@ static ProtobufCMessage *unpack(const ProtobufCMessageDescriptor *descriptor, st
 
 	if (!message) {
 		fail(err, LEASED_EPROTO, "%s",
-			unpacking.was_full ? "the message has too many parts for its size" :
-					     "the frame does not hold a message of this protocol");
+			unpacking.was_full ? "the message has too many parts for its size"
+					   : "the frame does not hold a message of this protocol");
 		return NULL;
 	}
 	drop_unknown(message);
 	return message;
 }
 
-Leased__ClientMessage *message_unpack_client(struct arena *arena, const uint8_t *body, size_t len,
-	struct leased_error *err)
+Leased__ClientMessage *message_unpack_client(
+	struct arena *arena, const uint8_t *body, size_t len, struct leased_error *err)
 {
 	return (Leased__ClientMessage *)unpack(
 		&leased__client_message__descriptor, arena, body, len, err);
 }
 
-Leased__ServerMessage *message_unpack_server(struct arena *arena, const uint8_t *body, size_t len,
-	struct leased_error *err)
+Leased__ServerMessage *message_unpack_server(
+	struct arena *arena, const uint8_t *body, size_t len, struct leased_error *err)
 {
 	return (Leased__ServerMessage *)unpack(
 		&leased__server_message__descriptor, arena, body, len, err);

@@ -8,8 +8,9 @@
 #include "status.h"
 
 /*
- * Reads one character and returns its bytes, 1 to 4; 0 when they are not UTF-8. The smallest and the
- * largest code point of each length rule out overlong forms, surrogates and what is above U+10FFFF.
+ * Reads one character and returns its bytes, 1 to 4; 0 when they are not UTF-8. The smallest and
+ * the largest code point of each length rule out overlong forms, surrogates and what is above
+ * U+10FFFF.
  */
 static size_t decode(const uint8_t *text, size_t len, uint32_t *ret_char)
 {
@@ -52,7 +53,7 @@ static bool is_control(uint32_t c)
 static bool is_unsafe_to_show(uint32_t c)
 {
 	return is_control(c) || c == 0x061c || c == 0x200e || c == 0x200f ||
-		(c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+	       (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
 /* Checks length, UTF-8 and controls; what names the thing in the sentence. */
@@ -62,12 +63,13 @@ static int check_text(const char *what, const uint8_t *text, size_t len, struct 
 	size_t n;
 
 	if (len > NAME_MAX_LEN)
-		return fail(err, LEASED_EDATA, "the %s is %zu bytes long, at most %d are allowed", what,
-			len, NAME_MAX_LEN);
+		return fail(err, LEASED_EDATA, "the %s is %zu bytes long, at most %d are allowed",
+			what, len, NAME_MAX_LEN);
 	for (size_t i = 0; i < len; i += n) {
 		n = decode(text + i, len - i, &c);
 		if (n == 0)
-			return fail(err, LEASED_EDATA, "the %s is not UTF-8 (byte %zu)", what, i + 1);
+			return fail(
+				err, LEASED_EDATA, "the %s is not UTF-8 (byte %zu)", what, i + 1);
 		if (is_control(c))
 			return fail(err, LEASED_EDATA,
 				"the %s holds the control character U+%04X (byte %zu)", what,
@@ -89,7 +91,8 @@ int host_check(const uint8_t *host, size_t len, struct leased_error *err)
 	if (len == 0)
 		return fail(err, LEASED_EDATA, "the host of the holder is empty");
 	if (memchr(host, ':', len) || memchr(host, ' ', len))
-		return fail(err, LEASED_EDATA, "the host of the holder has a colon or a space in it");
+		return fail(
+			err, LEASED_EDATA, "the host of the holder has a colon or a space in it");
 	return check_text("host of the holder", host, len, err);
 }
 
@@ -99,8 +102,8 @@ int value_check(const uint8_t *value, size_t len, struct leased_error *err)
 	size_t n;
 
 	if (len > VALUE_MAX_LEN)
-		return fail(err, LEASED_EDATA, "the value is %zu bytes long, at most %d are allowed",
-			len, VALUE_MAX_LEN);
+		return fail(err, LEASED_EDATA,
+			"the value is %zu bytes long, at most %d are allowed", len, VALUE_MAX_LEN);
 	for (size_t i = 0; i < len; i += n) {
 		n = decode(value + i, len - i, &c);
 		if (n == 0)

@@ -1,6 +1,6 @@
 /*
- * Frames and messages: what came over the socket. A frame that comes out came out for the right bytes
- * and no fewer; a message that unpacks packs again, and that form is stable.
+ * Frames and messages: what came over the socket. A frame that comes out came out for the right
+ * bytes and no fewer; a message that unpacks packs again, and that form is stable.
  */
 #include "frame.h"
 #include "fuzz.h"
@@ -49,9 +49,10 @@ static void check_message(int is_client, const uint8_t *body, size_t len)
 	wire = pack(message, &used);
 	if (used < 0)
 		goto free_wire;
-	/* Padded numbers may have bought the first one a larger arena than its packed form would get. */
+	/* Padded numbers may have bought the first a larger arena than its packed form gets. */
 	assert(arena_init(&second, 8 * message_arena_size((size_t)used)) == 0);
-	again = unpack(is_client, &second, wire + FRAME_HEADER_LEN, (size_t)used - FRAME_HEADER_LEN);
+	again = unpack(
+		is_client, &second, wire + FRAME_HEADER_LEN, (size_t)used - FRAME_HEADER_LEN);
 	assert(again);
 	wire_again = pack(again, &used_again);
 	assert(used_again == used && memcmp(wire, wire_again, (size_t)used) == 0);

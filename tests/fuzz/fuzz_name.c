@@ -1,4 +1,4 @@
-/* Names, values, holders and addresses: the checks agree, what is shown is safe, text forms come back. */
+/* Names, values, holders, addresses: checks agree, what is shown is safe, text forms come back. */
 #include <stdbool.h>
 
 #include "address.h"

@@ -8,7 +8,8 @@
 
 #include "table.h"
 
-#define HOST_85  "hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh"
+#define HOST_85                                                                                    \
+	"hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh"
 #define HOST_255 HOST_85 HOST_85 HOST_85
 
 static struct parse_case {

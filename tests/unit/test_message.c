@@ -102,13 +102,14 @@ static size_t fill_frame(const ProtobufCMessage *message, size_t *n, bool is_cli
 	*n = low;
 	used = message_pack(out, sizeof out, message);
 	assert_true(used > FRAME_BODY_MAX - 600);
-	assert_int_equal(arena_init(&arena, message_arena_size((size_t)used - FRAME_HEADER_LEN)), 0);
+	assert_int_equal(
+		arena_init(&arena, message_arena_size((size_t)used - FRAME_HEADER_LEN)), 0);
 	if (is_client)
 		assert_non_null(message_unpack_client(&arena, BODY(used), &err));
 	else
 		assert_non_null(message_unpack_server(&arena, BODY(used), &err));
-	print_message("%zu elements in %d bytes took %zu: %.1f times the body\n", *n, used, arena.used,
-		(double)arena.used / used);
+	print_message("%zu elements in %d bytes took %zu: %.1f times the body\n", *n, used,
+		arena.used, (double)arena.used / used);
 	arena_free(&arena);
 	return *n;
 }
@@ -235,7 +236,7 @@ static struct bad_case {
 	{ "a tag of field 0", "\x00", 1 },
 	{ "a tag without its value", "\x08", 1 },
 	{ "a number of eleven bytes", "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12 },
-	{ "a length beyond the end", "\x1a\x05" "ab", 4 },
+	{ "a length beyond the end", "\x1a\x05\x61\x62", 4 },
 	{ "a length of 2^32 - 1", "\x1a\xff\xff\xff\xff\x0f", 6 },
 	{ "a length of 2^63", "\x1a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", 11 },
 	{ "a group", "\x1b\x1c", 2 },
@@ -262,13 +263,13 @@ static void check_bad(void **state)
 /* Field 1000 stands in the message, in the renew and in its claim. */
 static void unknown_fields_are_dropped(void **state)
 {
-	static const uint8_t body[] = { 0x08, 0x01,                   /* id 1 */
-		0xc0, 0x3e, 0x07,                                     /* unknown */
-		0x22, 0x10,                                           /* renew */
-		0xc2, 0x3e, 0x01, 'u',                                /* unknown */
-		0x0a, 0x0a,                                           /* renewal */
-		0x0a, 0x06, 0x0a, 0x01, 'n', 0xc0, 0x3e, 0x01,        /* claim: name, unknown */
-		0x10, 0x05 };                                         /* ttl 5 */
+	static const uint8_t body[] = { 0x08, 0x01,            /* id 1 */
+		0xc0, 0x3e, 0x07,                              /* unknown */
+		0x22, 0x10,                                    /* renew */
+		0xc2, 0x3e, 0x01, 'u',                         /* unknown */
+		0x0a, 0x0a,                                    /* renewal */
+		0x0a, 0x06, 0x0a, 0x01, 'n', 0xc0, 0x3e, 0x01, /* claim: name, unknown */
+		0x10, 0x05 };                                  /* ttl 5 */
 	static const uint8_t want[] = { 0x08, 0x01, 0x22, 0x09, 0x0a, 0x07, 0x0a, 0x03, 0x0a, 0x01,
 		'n', 0x10, 0x05 };
 	Leased__ClientMessage *message;
@@ -278,8 +279,8 @@ static void unknown_fields_are_dropped(void **state)
 	assert_int_equal(arena_init(&arena, message_arena_size(sizeof body)), 0);
 	message = message_unpack_client(&arena, body, sizeof body, NULL);
 	assert_non_null(message);
-	assert_int_equal(message_pack(out, sizeof out, &message->base),
-		FRAME_HEADER_LEN + sizeof want);
+	assert_int_equal(
+		message_pack(out, sizeof out, &message->base), FRAME_HEADER_LEN + sizeof want);
 	assert_memory_equal(out + FRAME_HEADER_LEN, want, sizeof want);
 	arena_free(&arena);
 }
@@ -371,7 +372,8 @@ int main(void)
 	struct table table = { 0 };
 
 	table_add(&table, "a NUL inside bytes survives", nul_in_bytes_survives, NULL);
-	table_add(&table, "exit status 0 is told from none", exit_status_zero_is_told_from_none, NULL);
+	table_add(&table, "exit status 0 is told from none", exit_status_zero_is_told_from_none,
+		NULL);
 	table_add(&table, "a full Renew fits its arena", full_renew_fits, NULL);
 	table_add(&table, "a full Renewed fits its arena", full_renewed_fits, NULL);
 	table_add(&table, "a full Listing fits its arena", full_listing_fits, NULL);
@@ -379,10 +381,11 @@ int main(void)
 	table_add(&table, "an arena too small refuses", small_arena_refuses, NULL);
 	for (size_t i = 0; i < TABLE_LEN(bad); i++)
 		table_add(&table, bad[i].name, check_bad, &bad[i]);
-	table_add(&table, "unknown fields are dropped at every depth", unknown_fields_are_dropped, NULL);
-	table_add(&table, "an unknown verb has an id but no body", unknown_verb_has_no_body, NULL);
-	table_add(&table, "a body over the frame's limit is not packed", pack_keeps_to_the_frame_limit,
+	table_add(&table, "unknown fields are dropped at every depth", unknown_fields_are_dropped,
 		NULL);
+	table_add(&table, "an unknown verb has an id but no body", unknown_verb_has_no_body, NULL);
+	table_add(&table, "a body over the frame's limit is not packed",
+		pack_keeps_to_the_frame_limit, NULL);
 	table_add(&table, "packing stays within the buffer", pack_keeps_to_the_buffer, NULL);
 	table_add(&table, "an empty message is not packed", nothing_is_not_packed, NULL);
 	table_add(&table, "the arena aligns, ends and frees twice", arena_aligns_and_ends, NULL);

@@ -123,7 +123,7 @@ static struct escape_case {
 		"\\xe2\\x80\\xa8\\xe2\\x80\\xa9" },
 	{ "the characters beside the marks stay", TEXT("\xe2\x80\x90\xe2\x81\xaa"), 64,
 		"\xe2\x80\x90\xe2\x81\xaa" },
-	{ "bytes that are not UTF-8", TEXT("\xff" "a\xe2\x82"), 64, "\\xffa\\xe2\\x82" },
+	{ "bytes that are not UTF-8", TEXT("\xff\x61\xe2\x82"), 64, "\\xffa\\xe2\\x82" },
 	{ "room for all but the NUL cuts the last letter", TEXT("abc"), 3, "ab" },
 	{ "just enough room", TEXT("abc"), 4, "abc" },
 	{ "room for a NUL only", TEXT("abc"), 1, "" },

@@ -1,7 +1,7 @@
 /*
  * Holds PROTOCOL.md to the code: every message has a worked example, a block that starts with
- * ```hex NAME, and its bytes are the frame that the code makes of the same message. Behind a # in such
- * a block stands what the bytes of the line mean.
+ * ```hex NAME, and its bytes are the frame that the code makes of the same message. Behind a # in
+ * such a block stands what the bytes of the line mean.
  */
 #include "message.h"
 
@@ -219,7 +219,8 @@ static void pong(Leased__ServerMessage *m)
 
 static void health(Leased__ServerMessage *m)
 {
-	static char version[] = "15.14", host[] = "db1", commit[] = "on", level[] = "read committed";
+	static char version[] = "15.14", host[] = "db1", commit[] = "on",
+		    level[] = "read committed";
 	static Leased__Health body = LEASED__HEALTH__INIT;
 
 	body.program = daemon_program;
@@ -398,8 +399,8 @@ static void check_example(void **state)
 	assert_int_equal(frame_parse(found, len, FRAME_BODY_MAX, &frame), want_len);
 }
 
-static void check_all_fields_have_examples(const ProtobufCMessageDescriptor *descriptor,
-	bool is_client)
+static void check_all_fields_have_examples(
+	const ProtobufCMessageDescriptor *descriptor, bool is_client)
 {
 	for (unsigned i = 0; i < descriptor->n_fields; i++) {
 		const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
@@ -434,7 +435,8 @@ static void every_block_is_an_example(void **state)
 static void every_status_is_in_the_table(void **state)
 {
 	static const char *const rows[] = {
-#define ROW(name, wire, exit_code, text) "\n| " #wire " | `" #name "` | " #exit_code " | " text " |",
+#define ROW(name, wire, exit_code, text)                                                           \
+	"\n| " #wire " | `" #name "` | " #exit_code " | " text " |",
 		LEASED_STATUSES(ROW)
 #undef ROW
 	};

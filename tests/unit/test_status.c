@@ -53,7 +53,8 @@ static void exit_codes_are_documented(void **state)
 
 static void unknown_is_internal(void **state)
 {
-	static const unsigned unknown[] = { TABLE_LEN(rows) + 1, 255, INT_MAX, 0x80000000u, UINT_MAX };
+	static const unsigned unknown[] = { TABLE_LEN(rows) + 1, 255, INT_MAX, 0x80000000u,
+		UINT_MAX };
 
 	(void)state;
 	for (size_t i = 0; i < TABLE_LEN(unknown); i++)
