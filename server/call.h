@@ -9,6 +9,9 @@
 #include "request.h"
 #include "session.h"
 
+/* Rows of one listing. */
+#define LIST_LIMIT_MAX 100
+
 /* A message in flight: the memory of its requests and of all their texts. */
 struct call {
 	struct list link;         /* in session.calls */
@@ -25,9 +28,6 @@ struct call {
  * 0, or LEASED_EPROTO (with err) when the client has broken the protocol and must go.
  */
 int call_take(struct session *s, struct frame frame, struct leased_error *err);
-
-/* Sends a message to the client in this turn. */
-void call_send(struct session *s, Leased__ServerMessage *message);
 
 /* The session closes: waiting requests leave their queues; the others finish without an answer. */
 void call_abandon_all(struct session *s);

@@ -6,6 +6,7 @@
 #include "call.h"
 #include "clock.h"
 #include "log.h"
+#include "reply.h"
 #include "status.h"
 
 static void on_frame(struct transport *t, struct frame frame);
@@ -134,7 +135,7 @@ static void send_welcome(struct session *s, uint64_t id)
 	message.id = id;
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_WELCOME;
 	message.welcome = &welcome;
-	call_send(s, &message);
+	reply_send(s, &message);
 }
 
 static int finish_handshake(struct session *s, struct frame frame, struct leased_error *err)
@@ -178,7 +179,7 @@ static void say_goodbye(struct session *s, int status, const char *why)
 	goodbye.why = (char *)(uintptr_t)why;
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_GOODBYE;
 	message.goodbye = &goodbye;
-	call_send(s, &message);
+	reply_send(s, &message);
 }
 
 void session_close(struct session *s, int status, const char *why)

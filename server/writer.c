@@ -214,10 +214,11 @@ static void prepare(struct writer *w)
 	move_to(w, WRITER_PREPARE);
 	w->failed = false;
 	ok = ok && send_settings(w);
+	/* Looks at the system identifier too, once for each connection. */
+	ok = ok && PQsendQueryParams(w->pg.conn, "SELECT leased.epoch_base() >> 41", 0, NULL, NULL,
+			   NULL, NULL, 0);
 	for (size_t i = 0; ok && !w->info.pooled && i < VERB_COUNT; i++)
 		ok = PQsendPrepare(w->pg.conn, statements[i].name, statements[i].text, 0, NULL);
-	/* Looks at the system identifier, once for each connection. */
-	ok = ok && PQsendQueryParams(w->pg.conn, "SELECT leased.epoch_base()", 0, NULL, NULL, NULL, NULL, 0);
 	ok = ok && PQpipelineSync(w->pg.conn);
 	if (ok) {
 		pg_flush(&w->pg);
@@ -302,6 +303,8 @@ static void take_pipeline(struct writer *w, PGresult *result)
 	case PGRES_PIPELINE_ABORTED: break;
 	case PGRES_COMMAND_OK: break;
 	case PGRES_TUPLES_OK:
+		if (w->state == WRITER_PREPARE && PQnfields(result) == 1)
+			w->info.epoch = (uint32_t)atoi(PQgetvalue(result, 0, 0));
 		if (w->state != WRITER_BUSY || w->at < w->n_ahead)
 			break;
 		if (w->at - w->n_ahead < f->n_batches &&

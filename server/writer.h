@@ -17,7 +17,8 @@ struct db_info {
 	char version[64], host[128], user[64], database[64];
 	char isolation[32], synchronous_commit[32];
 	bool in_recovery, read_only, pooled, has_app_role;
-	int32_t timeline;
+	int32_t timeline;  /* 0: not readable */
+	uint32_t epoch;    /* of tokens, when the connection came up */
 	int schema_found;
 	int64_t clock_offset_us; /* server's clock less the daemon's, when probed */
 };

@@ -1,0 +1,278 @@
+#include "reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "log.h"
+#include "sql.h"
+#include "status.h"
+
+void reply_send(struct session *s, Leased__ServerMessage *message)
+{
+	size_t size = message_packed_size(&message->base);
+	uint8_t *out;
+	int len;
+
+	if (s->state == SESSION_CLOSING || s->state == SESSION_CLOSED)
+		return;
+	out = transport_reserve(&s->transport, size);
+	len = out ? message_pack(out, size, &message->base) : LEASED_EBUSY;
+	if (len < 0) {
+		/* A client that asks and never reads; its leases stay until they expire. */
+		log_event(LOG_WARN, "client_does_not_read", "principal", 's', s->principal.name,
+			NULL);
+		s->transport.broken = true;
+		session_close(s, LEASED_OK, NULL);
+		return;
+	}
+	transport_commit(&s->transport, (size_t)len);
+	if (list_empty(&s->dirty))
+		list_append(&s->all->dirty, &s->dirty);
+}
+
+void reply_failure(struct session *s, uint64_t id, const struct leased_error *err,
+	Leased__Lease *current)
+{
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Failure failure = LEASED__FAILURE__INIT;
+
+	failure.status = (uint32_t)-err->status;
+	failure.why = (char *)(uintptr_t)err->text;
+	failure.current = current;
+	message.id = id;
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_FAILURE;
+	message.failure = &failure;
+	reply_send(s, &message);
+}
+
+void reply_pong(struct session *s, uint64_t id)
+{
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Pong pong = LEASED__PONG__INIT;
+
+	message.id = id;
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_PONG;
+	message.pong = &pong;
+	reply_send(s, &message);
+}
+
+/* Health is about the daemon, not about a lease: answered without the engine. */
+void reply_health(struct session *s, uint64_t id)
+{
+	static char program[] = "leased " LEASED_VERSION;
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Health h = LEASED__HEALTH__INIT;
+	const struct store *store = engine_store(s->all->engine);
+	struct db_info info;
+	char problem[LEASED_ERROR_LEN];
+
+	store_info(store, &info, problem, sizeof problem);
+	h.program = program;
+	h.uptime_ms = (uint64_t)(clock_ms() - s->all->started_ms);
+	h.database_ready = store_is_ready(store);
+	h.database_problem = problem;
+	h.database_version = info.version;
+	h.database_host = info.host;
+	h.database_is_primary = *info.version && !info.in_recovery && !info.read_only;
+	h.schema_found = info.schema_found;
+	h.schema_wanted = sql_schema_version();
+	h.pooled = info.pooled;
+	h.synchronous_commit = info.synchronous_commit;
+	h.daemon_clock_us = clock_wall_us();
+	h.database_clock_us = h.daemon_clock_us + info.clock_offset_us;
+	h.timeline = (uint32_t)info.timeline;
+	h.epoch = info.epoch;
+	h.connections = (uint32_t)s->all->config->writers;
+	h.sessions = (uint32_t)s->all->n;
+	h.waiters = (uint32_t)engine_all_waiters(s->all->engine);
+	h.queued = (uint32_t)store_queued(store);
+	h.principal.data = (uint8_t *)s->principal.name;
+	h.principal.len = s->principal.len;
+	h.app_role_present = info.has_app_role;
+	h.transaction_isolation = info.isolation;
+	message.id = id;
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_HEALTH;
+	message.health = &h;
+	reply_send(s, &message);
+}
+
+static ProtobufCBinaryData as_bytes(struct text text)
+{
+	return (ProtobufCBinaryData){ text.len, (uint8_t *)(uintptr_t)text.data };
+}
+
+/* A row as the protocol shows it; holder is memory for the inner message. */
+static void fill_lease(Leased__Lease *ret_lease, Leased__Holder *holder, struct session *s,
+	const struct lease_view *v)
+{
+	bool taken = v->expires_in_ms > 0;
+
+	leased__lease__init(ret_lease);
+	ret_lease->name = as_bytes(v->claim.name);
+	ret_lease->token = v->claim.token;
+	ret_lease->ttl_ms = (uint64_t)v->ttl_ms;
+	ret_lease->acquired_at_us = v->acquired_at_us;
+	ret_lease->expires_at_us = v->expires_at_us;
+	ret_lease->waiters = engine_waiters(s->all->engine, v->claim.name);
+	if (!taken)
+		return;
+	ret_lease->expires_in_ms = (uint64_t)v->expires_in_ms;
+	ret_lease->state = v->released ? LEASED__LEASE__STATE__MIN_HOLD : LEASED__LEASE__STATE__HELD;
+	if (v->released)
+		return;
+	leased__holder__init(holder);
+	holder->host = as_bytes(v->claim.host);
+	holder->pid = (uint32_t)v->claim.pid;
+	holder->nonce = v->claim.nonce;
+	ret_lease->holder = holder;
+	ret_lease->principal = as_bytes(v->claim.principal);
+	ret_lease->held_for_ms = (uint64_t)(v->held_for_ms > 0 ? v->held_for_ms : 0);
+	ret_lease->value = as_bytes(v->value);
+}
+
+static void reply_refused(struct call *call, const struct request *req)
+{
+	struct leased_error why;
+	Leased__Lease lease;
+	Leased__Holder holder;
+
+	request_explain(req, &why);
+	if (req->view)
+		fill_lease(&lease, &holder, call->session, req->view);
+	reply_failure(call->session, call->id, &why, req->view ? &lease : NULL);
+}
+
+static void reply_acquire(struct call *call, Leased__ServerMessage *message)
+{
+	const struct request *req = &call->requests[0];
+	Leased__Granted granted = LEASED__GRANTED__INIT;
+
+	granted.token = req->claim.token;
+	granted.expires_in_ms = (uint64_t)req->expires_in_ms;
+	message->body_case = LEASED__SERVER_MESSAGE__BODY_GRANTED;
+	message->granted = &granted;
+	reply_send(call->session, message);
+}
+
+static void reply_release(struct call *call, Leased__ServerMessage *message)
+{
+	Leased__Released released = LEASED__RELEASED__INIT;
+
+	message->body_case = LEASED__SERVER_MESSAGE__BODY_RELEASED;
+	message->released = &released;
+	reply_send(call->session, message);
+}
+
+static void reply_get(struct call *call, Leased__ServerMessage *message)
+{
+	const struct request *req = &call->requests[0];
+	Leased__Lease lease = LEASED__LEASE__INIT;
+	Leased__Holder holder;
+
+	if (req->view)
+		fill_lease(&lease, &holder, call->session, req->view);
+	else
+		lease.name = as_bytes(req->claim.name);
+	message->body_case = LEASED__SERVER_MESSAGE__BODY_LEASE;
+	message->lease = &lease;
+	reply_send(call->session, message);
+}
+
+/* A sentence as long as the frame has room; it lives in the call's arena. */
+static void explain_result(struct call *call, const struct request *req,
+	Leased__RenewalResult *result, size_t *room)
+{
+	struct leased_error why;
+	size_t size;
+	char *copy;
+
+	request_explain(req, &why);
+	size = strlen(why.text) + 1;
+	if (size > *room)
+		return;
+	copy = arena_alloc(&call->arena, size);
+	if (!copy)
+		return;
+	*room -= size;
+	result->why = memcpy(copy, why.text, size);
+}
+
+/* Each result has a status of its own. */
+static void reply_renew(struct call *call, Leased__ServerMessage *message)
+{
+	size_t n = call->n_requests;
+	Leased__Renewed renewed = LEASED__RENEWED__INIT;
+	Leased__RenewalResult *results = calloc(n, sizeof *results);
+	Leased__RenewalResult **places = calloc(n, sizeof *places);
+	/* Each result takes less than 16 bytes beside its sentence. */
+	size_t room = FRAME_BODY_MAX - 64 - (16 * n < FRAME_BODY_MAX - 64 ? 16 * n : FRAME_BODY_MAX - 64);
+
+	for (size_t i = 0; results && places && i < n; i++) {
+		const struct request *req = &call->requests[i];
+
+		leased__renewal_result__init(&results[i]);
+		places[i] = &results[i];
+		if (req->status == LEASED_OK) {
+			results[i].expires_in_ms = (uint64_t)req->expires_in_ms;
+			continue;
+		}
+		results[i].status = (uint32_t)-req->status;
+		explain_result(call, req, &results[i], &room);
+	}
+	renewed.n_results = n;
+	renewed.results = places;
+	message->body_case = LEASED__SERVER_MESSAGE__BODY_RENEWED;
+	message->renewed = &renewed;
+	if (results && places)
+		reply_send(call->session, message);
+	else
+		session_close(call->session, LEASED_ENOMEM, "out of memory");
+	free(results);
+	free(places);
+}
+
+/* As many rows as fit one frame; the client asks for those after them. */
+static void reply_list(struct call *call, Leased__ServerMessage *message)
+{
+	const struct request *req = &call->requests[0];
+	Leased__Listing listing = LEASED__LISTING__INIT;
+	Leased__Lease leases[LIST_LIMIT_MAX], *places[LIST_LIMIT_MAX];
+	Leased__Holder holders[LIST_LIMIT_MAX];
+
+	message->body_case = LEASED__SERVER_MESSAGE__BODY_LISTING;
+	message->listing = &listing;
+	listing.leases = places;
+	listing.more = req->more;
+	for (uint32_t i = 0; i < req->n_listed; i++) {
+		fill_lease(&leases[i], &holders[i], call->session, req->listing[i]);
+		places[i] = &leases[i];
+		listing.n_leases = i + 1;
+		if (message_packed_size(&message->base) > FRAME_BODY_MAX) {
+			listing.n_leases = i;
+			listing.more = true;
+			break;
+		}
+	}
+	reply_send(call->session, message);
+}
+
+void reply_outcome(struct call *call)
+{
+	const struct request *req = &call->requests[0];
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+
+	message.id = call->id;
+	if (call->verb == VERB_RENEW)
+		reply_renew(call, &message);
+	else if (req->status < 0)
+		reply_refused(call, req);
+	else if (call->verb == VERB_ACQUIRE)
+		reply_acquire(call, &message);
+	else if (call->verb == VERB_RELEASE)
+		reply_release(call, &message);
+	else if (call->verb == VERB_LOOK)
+		reply_get(call, &message);
+	else
+		reply_list(call, &message);
+}
