@@ -31,6 +31,7 @@ struct engine {
 	struct waiters waiters;
 	const struct config *config;
 	bool closing;
+	unsigned n_open; /* parts that have not closed yet */
 	void (*closed)(void *data);
 	void *closed_data;
 };
@@ -526,10 +527,13 @@ struct store *engine_store(struct engine *e)
 	return e->store;
 }
 
-static void on_store_closed(void *owner)
+/* Of the store and of the waiters, in whatever order. */
+static void on_part_closed(void *owner)
 {
 	struct engine *e = owner;
 
+	if (--e->n_open > 0)
+		return;
 	e->closed(e->closed_data);
 	free(e);
 }
@@ -551,6 +555,7 @@ void engine_close(struct engine *e, void (*closed)(void *data), void *data)
 		}
 		waiters_put(&e->waiters, queue);
 	}
-	store_close(e->store, on_store_closed);
-	waiters_close(&e->waiters);
+	e->n_open = 2;
+	store_close(e->store, on_part_closed);
+	waiters_close(&e->waiters, on_part_closed);
 }

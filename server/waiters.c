@@ -161,10 +161,12 @@ static void on_closed(uv_handle_t *handle)
 
 	heap_fini(&w->names);
 	heap_fini(&w->requests);
+	w->closed(w->owner);
 }
 
-void waiters_close(struct waiters *w)
+void waiters_close(struct waiters *w, void (*closed)(void *owner))
 {
 	w->closing = true;
+	w->closed = closed;
 	uv_close((uv_handle_t *)&w->timer, on_closed);
 }

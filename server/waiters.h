@@ -35,6 +35,7 @@ struct waiters {
 	size_t n_waiting;
 	void (*on_name_due)(void *owner, struct name_queue *queue);
 	void (*on_request_due)(void *owner, struct request *req);
+	void (*closed)(void *owner);
 	void *owner;
 	bool closing;
 };
@@ -66,7 +67,7 @@ int waiters_name_timer(struct waiters *w, struct name_queue *queue, int64_t due_
 int waiters_request_timer(struct waiters *w, struct request *req, int64_t due_ms);
 void waiters_stop_timer(struct waiters *w, struct request *req);
 
-/* Closes the timer; all requests have been answered. */
-void waiters_close(struct waiters *w);
+/* Closes the timer; all requests have been answered. closed runs when the memory may go. */
+void waiters_close(struct waiters *w, void (*closed)(void *owner));
 
 #endif
