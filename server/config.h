@@ -71,6 +71,9 @@ struct config {
  */
 int config_load(struct config *ret_config, int argc, char *const argv[], struct leased_error *err);
 
+/* Takes options from a stream in the syntax of leased.conf; the error names the line. */
+int config_parse_stream(struct config *config, FILE *in, struct leased_error *err);
+
 /* Frees what it owns; accepts a zeroed struct. */
 void config_fini(struct config *config);
 

@@ -1,5 +1,6 @@
 #include "store.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,7 @@ static void fill_solo(struct store *s, struct flight *f)
 {
 	struct request *req = pop(s, &s->solo);
 
+	assert(req);
 	f->batches[0].verb = statement_of(req);
 	f->batches[0].reqs[0] = req;
 	f->batches[0].n = 1;
@@ -301,7 +303,8 @@ static void on_lost(struct writer *w, const struct leased_error *why)
 	if (w->flight.n_requests > 0)
 		s->stats.lost++;
 	land(s, &w->flight, land_lost, NULL);
-	say_problem(s, why);
+	if (why->status != LEASED_ECANCELLED) /* its own doing: another daemon was faster */
+		say_problem(s, why);
 }
 
 static void on_problem(struct writer *w, const struct leased_error *why)

@@ -246,7 +246,7 @@ static void refuse_by_failure(struct writer *w, const char *what)
 	struct leased_error why;
 	bool raced = strcmp(w->sqlstate, "LE004") == 0;
 
-	fail(&why, LEASED_EUNAVAILABLE, "%s: %s", what, w->error_text);
+	fail(&why, raced ? LEASED_ECANCELLED : LEASED_EUNAVAILABLE, "%s: %s", what, w->error_text);
 	if (raced) /* another daemon was faster: look again, nothing to tell */
 		pg_reset(&w->pg, &why);
 	else

@@ -1,6 +1,6 @@
 /*
  * list.h - an intrusive doubly linked list. A head says in its comment what hangs there.
- * Loop thread; no allocation.
+ * No allocation, no locks.
  */
 #ifndef LIST_H
 #define LIST_H

@@ -1,0 +1,565 @@
+/*
+ * One table says what there is. Defaults, the file, the flags, --help and the commented default file
+ * all walk it; a value is taken by the same function wherever it comes from.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <libpq-fe.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "duration.h"
+#include "status.h"
+
+#define DEFAULT_FILE   "/etc/leased/leased.conf"
+#define DEFAULT_LISTEN "unix:/run/leased/leased.sock"
+#define LINE_MAX_BYTES 195 /* inih cuts longer ones, silently */
+
+enum type { TYPE_TEXT, TYPE_LISTEN, TYPE_LEVEL, TYPE_FORMAT, TYPE_BOOL, TYPE_OCTAL, TYPE_MS, TYPE_COUNT };
+
+static const struct option_row {
+	const char *key;
+	enum type type;
+	size_t field;
+	const char *standard; /* the default, as it would be typed */
+	int64_t min, max;
+	const char *help;
+} rows[] = {
+#define FIELD(name) offsetof(struct config, name)
+	{ "database", TYPE_TEXT, FIELD(database), "", 0, 0,
+		"libpq conninfo or URI; passwords belong in .pgpass or a service file" },
+	{ "listen", TYPE_LISTEN, 0, DEFAULT_LISTEN, 0, 0,
+		"unix:/path, tcp:127.0.0.1:7420 or tcp:[::1]:7420; repeat it for more" },
+	{ "socket_mode", TYPE_OCTAL, FIELD(socket_mode), "0660", 0, 0777,
+		"who may connect to Unix sockets" },
+	{ "log_level", TYPE_LEVEL, 0, "info", 0, 0, "error, warn, info or debug" },
+	{ "log_format", TYPE_FORMAT, 0, "logfmt", 0, 0, "logfmt or json" },
+	{ "schema_apply", TYPE_BOOL, FIELD(schema_apply), "yes", 0, 0,
+		"bring the schema up to date at start" },
+	{ "ttl_min", TYPE_MS, FIELD(ttl_min_ms), "250ms", 50, DURATION_MAX_MS, "shortest ttl" },
+	{ "ttl_max", TYPE_MS, FIELD(ttl_max_ms), "24h", 1000, DURATION_MAX_MS, "longest ttl" },
+	{ "wait_max", TYPE_MS, FIELD(wait_max_ms), "24h", 0, DURATION_MAX_MS,
+		"longest wait of an acquire" },
+	{ "poll_interval", TYPE_MS, FIELD(poll_interval_ms), "5s", 100, 3600000,
+		"how often waiters look for releases elsewhere" },
+	{ "handshake_timeout", TYPE_MS, FIELD(handshake_timeout_ms), "5s", 100, 600000,
+		"from accept to a whole hello" },
+	{ "idle_timeout", TYPE_MS, FIELD(idle_timeout_ms), "1m", 1000, 86400000,
+		"a client that says nothing for so long is closed" },
+	{ "request_timeout", TYPE_MS, FIELD(request_timeout_ms), "10s", 100, 600000,
+		"a request that the database has not answered by then is unavailable" },
+	{ "max_clients", TYPE_COUNT, FIELD(max_clients), "12000", 1, 1000000, "connections at once" },
+	{ "max_queued", TYPE_COUNT, FIELD(max_queued), "200000", 100, 10000000,
+		"requests that wait for the database" },
+	{ "max_waiters", TYPE_COUNT, FIELD(max_waiters), "100000", 1, 10000000,
+		"acquires that wait for a lease" },
+	{ "writers", TYPE_COUNT, FIELD(writers), "2", 1, 16, "connections to the database" },
+	{ "batch_max", TYPE_COUNT, FIELD(batch_max), "1000", 1, 10000, "rows of one kind in a batch" },
+	{ "connect_timeout", TYPE_MS, FIELD(connect_timeout_ms), "3s", 100, 600000,
+		"for each database host" },
+	{ "statement_timeout", TYPE_MS, FIELD(statement_timeout_ms), "5s", 100, 600000,
+		"for each statement of a batch" },
+	{ "lock_timeout", TYPE_MS, FIELD(lock_timeout_ms), "1s", 10, 600000,
+		"for each row lock of a batch" },
+	{ "drain_timeout", TYPE_MS, FIELD(drain_timeout_ms), "10s", 0, 600000,
+		"after SIGTERM, for what is in flight" },
+#undef FIELD
+};
+#define N_ROWS (sizeof rows / sizeof rows[0])
+
+static const struct option_row *find_row(const char *key)
+{
+	for (size_t i = 0; i < N_ROWS; i++)
+		if (strcmp(rows[i].key, key) == 0)
+			return &rows[i];
+	return NULL;
+}
+
+/* Taking one value. */
+
+static int take_text(char **field, const char *value, struct leased_error *err)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		return fail(err, LEASED_ENOMEM, "out of memory");
+	free(*field);
+	*field = copy;
+	return 0;
+}
+
+static int take_listen(struct config *c, const char *value, struct leased_error *err)
+{
+	struct address address;
+	int rc = address_parse(&address, value, err);
+
+	if (rc < 0)
+		return rc;
+	if (address.kind == ADDRESS_TCP && !address_is_loopback_literal(&address))
+		return fail(err, LEASED_ECONFIG,
+			"%s: TCP beyond loopback needs keys, which this version does not have: use 127.0.0.1, [::1] or a Unix socket",
+			value);
+	if (c->n_listen == CONFIG_LISTEN_MAX)
+		return fail(err, LEASED_ECONFIG, "more than %d addresses", CONFIG_LISTEN_MAX);
+	c->listen[c->n_listen++] = address;
+	return 0;
+}
+
+static int take_choice(int *ret_index, const char *value, const char *const choices[],
+	const char *all, struct leased_error *err)
+{
+	for (int i = 0; choices[i]; i++) {
+		if (strcmp(choices[i], value) == 0) {
+			*ret_index = i;
+			return 0;
+		}
+	}
+	return fail(err, LEASED_ECONFIG, "\"%s\" is none of %s", value, all);
+}
+
+static int take_number(int64_t *ret_value, const struct option_row *row, const char *value, int base,
+	struct leased_error *err)
+{
+	char *end;
+	long long number;
+
+	errno = 0;
+	number = strtoll(value, &end, base);
+	if (*value < '0' || *value > '9' || *end || errno)
+		return fail(err, LEASED_ECONFIG, "\"%s\" is not a number", value);
+	if (number < row->min || number > row->max)
+		return fail(err, LEASED_ECONFIG, base == 8 ? "%s is not within %llo and %llo" :
+							     "%s is not within %lld and %lld",
+			value, (long long)row->min, (long long)row->max);
+	*ret_value = number;
+	return 0;
+}
+
+static int take_duration(int64_t *ret_ms, const struct option_row *row, const char *value,
+	struct leased_error *err)
+{
+	char min[DURATION_TEXT_SIZE], max[DURATION_TEXT_SIZE];
+	int64_t ms;
+	int rc = duration_parse(&ms, value, err);
+
+	if (rc < 0)
+		return rc;
+	if (ms < row->min || ms > row->max) {
+		duration_format(min, row->min);
+		duration_format(max, row->max);
+		return fail(err, LEASED_ECONFIG, "%s is not within %s and %s", value, min, max);
+	}
+	*ret_ms = ms;
+	return 0;
+}
+
+static int take_value(struct config *c, const struct option_row *row, const char *value,
+	struct leased_error *err)
+{
+	static const char *const levels[] = { "error", "warn", "info", "debug", NULL };
+	static const char *const formats[] = { "logfmt", "json", NULL };
+	static const char *const bools[] = { "no", "yes", NULL };
+	char *field = (char *)c + row->field;
+	int choice = 0, rc = 0;
+
+	switch (row->type) {
+	case TYPE_TEXT: return take_text((char **)(void *)field, value, err);
+	case TYPE_LISTEN: return take_listen(c, value, err);
+	case TYPE_OCTAL: return take_number((int64_t *)(void *)field, row, value, 8, err);
+	case TYPE_COUNT: return take_number((int64_t *)(void *)field, row, value, 10, err);
+	case TYPE_MS: return take_duration((int64_t *)(void *)field, row, value, err);
+	case TYPE_LEVEL:
+		rc = take_choice(&choice, value, levels, "error, warn, info, debug", err);
+		if (rc == 0)
+			c->log_level = (enum log_level)choice;
+		return rc;
+	case TYPE_FORMAT:
+		rc = take_choice(&choice, value, formats, "logfmt, json", err);
+		if (rc == 0)
+			c->log_json = choice == 1;
+		return rc;
+	case TYPE_BOOL:
+		rc = take_choice(&choice, value, bools, "yes, no", err);
+		if (rc == 0)
+			*(bool *)field = choice == 1;
+		return rc;
+	}
+	return rc;
+}
+
+/* The nearest key, for a typing error: the fewest single changes. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[64], last, old;
+	size_t n = strlen(b);
+
+	if (n >= 64)
+		return 64;
+	for (unsigned j = 0; j <= n; j++)
+		row[j] = j;
+	for (unsigned i = 1; a[i - 1]; i++) {
+		last = row[0];
+		row[0] = i;
+		for (size_t j = 1; j <= n; j++) {
+			unsigned change = last + (a[i - 1] != b[j - 1]);
+
+			old = row[j];
+			row[j] = row[j] + 1 < row[j - 1] + 1 ? row[j] + 1 : row[j - 1] + 1;
+			if (change < row[j])
+				row[j] = change;
+			last = old;
+		}
+	}
+	return row[n];
+}
+
+static const char *nearest_key(const char *key)
+{
+	const char *best = rows[0].key;
+
+	for (size_t i = 1; i < N_ROWS; i++)
+		if (distance(key, rows[i].key) < distance(key, best))
+			best = rows[i].key;
+	return best;
+}
+
+/* The file. */
+
+struct file_reader {
+	FILE *in;
+	struct config *config;
+	struct leased_error *err;
+	int line;
+	int rc;
+	bool seen[N_ROWS];
+	char text[512];
+};
+
+static int file_error(struct file_reader *r, const char *why)
+{
+	return r->rc = fail(r->err, LEASED_ECONFIG, "line %d: %s", r->line, why);
+}
+
+/* Hands inih one line at a time, and refuses what it would cut or join without a word. */
+static char *read_line(char *out, int size, void *stream)
+{
+	struct file_reader *r = stream;
+	const char *at;
+	size_t len;
+
+	if (r->rc < 0 || !fgets(r->text, sizeof r->text, r->in))
+		return NULL;
+	r->line++;
+	len = strcspn(r->text, "\r\n");
+	at = r->text + strspn(r->text, " \t");
+	if (len > LINE_MAX_BYTES)
+		file_error(r, "longer than 195 bytes");
+	else if (at > r->text && *at != '\r' && *at != '\n' && *at && *at != '#' && *at != ';')
+		file_error(r, "begins with a blank, which would continue the line before");
+	else if (*at != '#' && *at != ';' && strstr(r->text, " ;"))
+		file_error(r, "\" ;\" would begin a comment and cut the value");
+	if (r->rc < 0)
+		return NULL;
+	snprintf(out, (size_t)size, "%.*s\n", (int)len, r->text);
+	return out;
+}
+
+static int on_value(void *user, const char *section, const char *key, const char *value)
+{
+	struct file_reader *r = user;
+	const struct option_row *row = find_row(key);
+	struct leased_error why;
+	char text[300];
+	size_t index;
+
+	if (*section && strcmp(section, "leased") != 0) {
+		snprintf(text, sizeof text, "unknown section [%s]", section);
+		file_error(r, text);
+		return 0;
+	}
+	if (!row) {
+		snprintf(text, sizeof text, "unknown key %s: did you mean %s?", key, nearest_key(key));
+		file_error(r, text);
+		return 0;
+	}
+	index = (size_t)(row - rows);
+	if (r->seen[index] && row->type != TYPE_LISTEN) {
+		snprintf(text, sizeof text, "%s is given twice", key);
+		file_error(r, text);
+		return 0;
+	}
+	r->seen[index] = true;
+	if (take_value(r->config, row, value, &why) == 0)
+		return 1;
+	r->rc = fail(r->err, LEASED_ECONFIG, "line %d: %s: %s", r->line, key, why.text);
+	return 0;
+}
+
+int config_parse_stream(struct config *config, FILE *in, struct leased_error *err)
+{
+	struct file_reader r = { .in = in, .config = config, .err = err };
+	int bad = ini_parse_stream(read_line, &r, on_value, &r);
+
+	if (r.rc < 0)
+		return r.rc;
+	if (bad)
+		return fail(err, LEASED_ECONFIG, "line %d: not of the form key = value", bad);
+	return 0;
+}
+
+static int load_file(struct config *c, const char *path, struct leased_error *err)
+{
+	struct leased_error why;
+	FILE *in = fopen(path, "re");
+	int rc;
+
+	if (!in)
+		return fail(err, LEASED_ECONFIG, "open %s: %s", path, strerror(errno));
+	rc = config_parse_stream(c, in, &why);
+	fclose(in);
+	return rc < 0 ? fail(err, rc, "%s: %s", path, why.text) : 0;
+}
+
+/* The flags. */
+
+struct flag_reader {
+	int argc, next;
+	char *const *argv;
+	bool only_words; /* after -- */
+};
+
+/* A flag's value: behind '=', or the next argument. */
+static int flag_value(struct flag_reader *f, const char *name, const char *attached,
+	const char **ret_value, struct leased_error *err)
+{
+	if (attached)
+		*ret_value = attached;
+	else if (f->next < f->argc)
+		*ret_value = f->argv[f->next++];
+	else
+		return fail(err, LEASED_EUSAGE, "--%s needs a value", name);
+	return 0;
+}
+
+/* argv can be read by everybody on the host. */
+static int refuse_password(const char *conninfo, struct leased_error *err)
+{
+	char *message = NULL;
+	PQconninfoOption *options = PQconninfoParse(conninfo, &message);
+	bool found = false;
+
+	for (PQconninfoOption *o = options; o && o->keyword; o++)
+		found = found || (strcmp(o->keyword, "password") == 0 && o->val && *o->val);
+	PQconninfoFree(options);
+	PQfreemem(message);
+	if (found)
+		return fail(err, LEASED_EUSAGE,
+			"--database: a password on the command line can be seen by everybody: put it into .pgpass, a service file or leased.conf");
+	return 0;
+}
+
+static int take_flag(struct config *c, const char *name, struct flag_reader *f, const char *attached,
+	bool *cleared_listen, struct leased_error *err)
+{
+	const struct option_row *row;
+	struct leased_error why;
+	const char *value = NULL;
+	char key[64];
+	int rc;
+
+	snprintf(key, sizeof key, "%s", name);
+	for (char *k = key; *k; k++)
+		*k = *k == '-' ? '_' : *k;
+	row = find_row(key);
+	if (!row || strchr(name, '_'))
+		return fail(err, LEASED_EUSAGE, "unknown option --%s: see leased --help", name);
+	rc = flag_value(f, name, attached, &value, err);
+	if (rc == 0 && strcmp(key, "database") == 0)
+		rc = refuse_password(value, err);
+	if (rc < 0)
+		return rc;
+	if (row->type == TYPE_LISTEN && !*cleared_listen) {
+		c->n_listen = 0; /* flags replace what the file says */
+		*cleared_listen = true;
+	}
+	if (take_value(c, row, value, &why) < 0)
+		return fail(err, LEASED_EUSAGE, "--%s: %s", name, why.text);
+	return 0;
+}
+
+static int take_word(struct config *c, const char *word, unsigned *n_words, struct leased_error *err)
+{
+	static const struct {
+		const char *word;
+		enum config_command command;
+	} verbs[] = { { "print", CONFIG_SCHEMA_PRINT }, { "apply", CONFIG_SCHEMA_APPLY },
+		{ "status", CONFIG_SCHEMA_STATUS } };
+
+	if (++*n_words == 1 && strcmp(word, "schema") == 0)
+		return 0;
+	for (size_t i = 0; *n_words == 2 && i < sizeof verbs / sizeof verbs[0]; i++) {
+		if (strcmp(verbs[i].word, word) == 0) {
+			c->command = verbs[i].command;
+			return 0;
+		}
+	}
+	return fail(err, LEASED_EUSAGE, "unexpected \"%s\": see leased --help", word);
+}
+
+/* Flags that are not options of the file. true: it was one. */
+static bool take_switch(struct config *c, const char *name, const char *attached,
+	struct flag_reader *f, int *ret_rc, struct leased_error *err)
+{
+	const char *value = NULL;
+	char **text = strcmp(name, "config") == 0 ? &c->file : &c->data_dir;
+
+	*ret_rc = 0;
+	if (strcmp(name, "config") == 0 || strcmp(name, "data") == 0) {
+		*ret_rc = flag_value(f, name, attached, &value, err);
+		if (*ret_rc == 0)
+			*ret_rc = take_text(text, value, err);
+		return true;
+	}
+	if (attached)
+		return false;
+	if (strcmp(name, "dev") == 0)
+		c->dev = true;
+	else if (strcmp(name, "check-config") == 0)
+		c->command = CONFIG_CHECK;
+	else if (strcmp(name, "help") == 0)
+		c->command = CONFIG_HELP;
+	else if (strcmp(name, "version") == 0)
+		c->command = CONFIG_VERSION;
+	else
+		return false;
+	return true;
+}
+
+/* Twice over argv: first what says which file to read, then what goes above it. */
+static int take_flags(struct config *c, int argc, char *const argv[], bool options,
+	struct leased_error *err)
+{
+	struct flag_reader f = { .argc = argc, .next = 1, .argv = argv };
+	bool cleared_listen = false;
+	unsigned n_words = 0;
+	int rc = 0;
+
+	while (f.next < argc && rc == 0) {
+		const char *arg = argv[f.next++], *equals;
+		char name[64];
+
+		if (!f.only_words && strcmp(arg, "--") == 0) {
+			f.only_words = true;
+			continue;
+		}
+		if (f.only_words || strncmp(arg, "--", 2) != 0) {
+			rc = take_word(c, arg, &n_words, err);
+			continue;
+		}
+		equals = strchrnul(arg + 2, '=');
+		snprintf(name, sizeof name, "%.*s", (int)(equals - arg - 2), arg + 2);
+		equals = *equals ? equals + 1 : NULL;
+		if (take_switch(c, name, equals, &f, &rc, err))
+			continue;
+		if (options)
+			rc = take_flag(c, name, &f, equals, &cleared_listen, err);
+		else if (!equals)
+			f.next++; /* its value */
+	}
+	if (rc == 0 && n_words == 1)
+		rc = fail(err, LEASED_EUSAGE, "schema: print, apply or status?");
+	return rc;
+}
+
+static int take_defaults(struct config *c, struct leased_error *err)
+{
+	for (size_t i = 0; i < N_ROWS; i++) {
+		int rc = rows[i].type == TYPE_LISTEN ? 0 : take_value(c, &rows[i], rows[i].standard, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int check_together(struct config *c, struct leased_error *err)
+{
+	if (c->ttl_min_ms > c->ttl_max_ms)
+		return fail(err, LEASED_ECONFIG, "ttl_min is above ttl_max");
+	if (c->dev && *c->database)
+		return fail(err, LEASED_EUSAGE,
+			"--dev brings a database of its own: leave --database out");
+	if (c->data_dir && !c->dev)
+		return fail(err, LEASED_EUSAGE, "--data goes with --dev");
+	if (c->n_listen == 0 && !c->dev)
+		return take_listen(c, DEFAULT_LISTEN, err);
+	return 0;
+}
+
+int config_load(struct config *ret_config, int argc, char *const argv[], struct leased_error *err)
+{
+	struct config c = { .command = CONFIG_RUN };
+	struct stat st;
+	int rc;
+
+	rc = take_defaults(&c, err);
+	if (rc == 0)
+		rc = take_flags(&c, argc, argv, false, err);
+	if (rc == 0 && !c.file && !c.dev && stat(DEFAULT_FILE, &st) == 0)
+		rc = take_text(&c.file, DEFAULT_FILE, err);
+	if (rc == 0 && c.file)
+		rc = load_file(&c, c.file, err);
+	if (rc == 0)
+		rc = take_flags(&c, argc, argv, true, err);
+	if (rc == 0)
+		rc = check_together(&c, err);
+	if (rc == 0)
+		*ret_config = c;
+	else
+		config_fini(&c);
+	return rc;
+}
+
+void config_fini(struct config *config)
+{
+	free(config->database);
+	free(config->data_dir);
+	free(config->file);
+	config->database = config->data_dir = config->file = NULL;
+}
+
+void config_help(FILE *out)
+{
+	fputs("Usage: leased [OPTION]...\n"
+	      "       leased --dev [--data DIR]\n"
+	      "       leased schema print|apply|status [OPTION]...\n"
+	      "Gives out named leases kept in PostgreSQL.\n\n"
+	      "      --config FILE              options, one `key = value` a line (default: " DEFAULT_FILE ")\n"
+	      "      --check-config             check the configuration and leave\n"
+	      "      --dev                      a private PostgreSQL, gone when the daemon stops\n"
+	      "      --data DIR                 with --dev: keep it in DIR\n"
+	      "      --help, --version\n\n"
+	      "Options, as flags or, with underscores, in the file:\n",
+		out);
+	for (size_t i = 0; i < N_ROWS; i++) {
+		char flag[64];
+
+		snprintf(flag, sizeof flag, "%s", rows[i].key);
+		for (char *f = flag; *f; f++)
+			*f = *f == '_' ? '-' : *f;
+		fprintf(out, "      --%-22s   %s%s%s%s\n", flag, rows[i].help,
+			*rows[i].standard ? " (default: " : "", rows[i].standard,
+			*rows[i].standard ? ")" : "");
+	}
+}
+
+void config_print_default(FILE *out)
+{
+	fputs("# leased.conf: every option at its default. Flags go above this file; SIGHUP reads it again.\n",
+		out);
+	for (size_t i = 0; i < N_ROWS; i++)
+		fprintf(out, "\n# %s\n#%s = %s\n", rows[i].help, rows[i].key, rows[i].standard);
+}
