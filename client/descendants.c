@@ -20,6 +20,7 @@
 
 #define PID_LIMIT  (4 * 1024 * 1024) /* the kernel's PID_MAX_LIMIT */
 #define PASSES_MAX 16
+#define NEAREST    4 /* generations; one that flees is never longer: each exits after its fork */
 
 struct process {
 	pid_t pid, parent, group;
@@ -178,4 +179,45 @@ int descendants_signal(int signo, uint64_t since, pid_t but_group)
 			break;
 	closedir(proc);
 	return hunt.signalled;
+}
+
+/* The kernel's list of a thread's children, whole numbers only. "" when there is none. */
+static void read_children(pid_t pid, char *list, size_t size)
+{
+	char path[64];
+	ssize_t len = 0;
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		len = read(fd, list, size - 1);
+		close(fd);
+	}
+	/* Each number is followed by a space; a number cut short would be somebody else's. */
+	while (len > 0 && list[len - 1] != ' ')
+		len--;
+	list[len > 0 ? len : 0] = '\0';
+}
+
+/* Parents first, so that they cannot go on forking. */
+static void kill_children(pid_t pid, int generations)
+{
+	char list[4096], *end;
+
+	read_children(pid, list, sizeof list);
+	for (char *at = list; *at; at = *end ? end + 1 : end) {
+		pid_t child = (pid_t)strtol(at, &end, 10);
+
+		if (child <= 0)
+			return;
+		kill(child, SIGKILL);
+		if (generations > 1)
+			kill_children(child, generations - 1);
+	}
+}
+
+void descendants_kill_nearest(void)
+{
+	kill_children(getpid(), NEAREST);
 }

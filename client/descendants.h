@@ -22,4 +22,11 @@ int descendants_start_time(pid_t pid, uint64_t *ret_ticks);
  */
 int descendants_signal(int signo, uint64_t since, pid_t but_group);
 
+/*
+ * Sends SIGKILL to the children of the calling process and theirs, a few generations deep: far
+ * quicker than a walk through /proc, so that it catches jobs that flee by forking and exiting in a
+ * loop. Does nothing on kernels that do not list children; not for processes with threads.
+ */
+void descendants_kill_nearest(void);
+
 #endif

@@ -30,6 +30,7 @@
 #define MS               INT64_C(1000000)
 #define LOOK_AGAIN_FIRST (1 * MS)   /* for members of the group, for escaped descendants */
 #define LOOK_AGAIN_MAX   (128 * MS)
+#define CHASES           64
 
 struct process {
 	struct watcher_channels channels; /* control is -1 once leasectl is gone */
@@ -56,6 +57,7 @@ static void run_job(const struct process *p, const struct watcher_command *comma
 static void reap(struct process *p);
 static void decide(struct process *p);
 static void begin_ending(struct process *p, int64_t now);
+static void kill_all(struct process *p);
 static void report_gone(struct process *p);
 
 static int64_t now_ns(void)
@@ -372,10 +374,8 @@ static void decide(struct process *p)
 		report_gone(p);
 	if (!p->is_ending && p->deadline_ns && now >= p->deadline_ns - p->grace_ns)
 		begin_ending(p, now);
-	if (p->is_ending && now >= p->kill_at_ns) {
-		signal_group(p, SIGKILL); /* at one stroke: a group cannot outrun it by forking */
-		descendants_signal(SIGKILL, 0, 0);
-	}
+	if (p->is_ending && now >= p->kill_at_ns)
+		kill_all(p);
 }
 
 /* Nobody twice: to many programs a second SIGTERM means "at once". */
@@ -397,6 +397,21 @@ static void begin_ending(struct process *p, int64_t now)
 		p->kill_at_ns = earlier(p->kill_at_ns, p->deadline_ns);
 	signal_all_once(p, SIGTERM);
 	signal_all_once(p, SIGCONT);
+}
+
+/*
+ * The group at one stroke: it cannot outrun that by forking. Then those that left it: quickly what is
+ * near, since a job may flee from process to process; then all that can be found.
+ */
+static void kill_all(struct process *p)
+{
+	signal_group(p, SIGKILL);
+	for (int i = 0; i < CHASES && !p->no_children; i++) {
+		descendants_kill_nearest();
+		reap(p);
+	}
+	if (!p->no_children)
+		descendants_signal(SIGKILL, 0, 0);
 }
 
 /* Nothing is left to be done in time, so this may wait for a stopped leasectl to make room. */

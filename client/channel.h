@@ -1,0 +1,61 @@
+/*
+ * channel.h - one non-blocking connection to a daemon: address, socket, frames. The background
+ * thread's alone; no lock, no message in it.
+ */
+#ifndef CHANNEL_H
+#define CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "address.h"
+#include "frame.h"
+#include "leased_status.h"
+
+/* Unsent output over this is refused: the daemon does not read. */
+#define CHANNEL_OUT_MAX (8 * 1024 * 1024)
+
+struct channel {
+	int fd; /* -1: closed */
+	bool connecting;
+	uint8_t *in, *out;
+	size_t in_len, in_size, out_len, out_size, out_sent;
+};
+
+/* A closed channel on zeroed or fini'ed memory. */
+void channel_init(struct channel *ch);
+
+/*
+ * Starts to connect; which is a turn number, for hosts with several addresses. Resolving a host name
+ * blocks. Watch for POLLOUT, then call channel_finish_connect. 0 or LEASED_EUNAVAILABLE.
+ */
+int channel_connect(struct channel *ch, const struct address *address, unsigned which,
+	struct leased_error *err);
+
+/* 0 when connected, else LEASED_EUNAVAILABLE. */
+int channel_finish_connect(struct channel *ch, struct leased_error *err);
+
+/* Room for a frame of len bytes, to be filled and given to channel_commit; NULL: no memory, or full. */
+uint8_t *channel_reserve(struct channel *ch, size_t len);
+void channel_commit(struct channel *ch, size_t len);
+
+/* Writes what the kernel takes. 0 or LEASED_EUNAVAILABLE. */
+int channel_flush(struct channel *ch, struct leased_error *err);
+
+/* Reads what is there. 0 or LEASED_EUNAVAILABLE (also at the end of the stream). */
+int channel_read(struct channel *ch, struct leased_error *err);
+
+/*
+ * The next whole frame read so far; its body lives until the next channel_next or channel_read.
+ * 1: a frame; 0: none; LEASED_EPROTO.
+ */
+int channel_next(struct channel *ch, struct frame *ret_frame);
+
+/* What poll(2) should wait for. */
+short channel_events(const struct channel *ch);
+
+/* Closes and frees; the channel can connect again. */
+void channel_close(struct channel *ch);
+
+#endif

@@ -1,0 +1,268 @@
+#include "client.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "connection.h"
+#include "status.h"
+
+#define NS_PER_MS        INT64_C(1000000)
+#define TIMEOUT_MS       10000
+#define OPEN_PATIENCE_MS 2000 /* a daemon that restarts is waited for so long */
+
+int64_t boottime_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void client_wake(struct leased_client *client)
+{
+	uint64_t one = 1;
+
+	/* Full means that a wake is pending anyway. */
+	(void)!write(client->wake_fd, &one, sizeof one);
+}
+
+int client_check(struct leased_client *client, struct leased_error *err)
+{
+	if (client->pid != getpid())
+		return fail(err, LEASED_ENOTHELD, "a child of fork cannot use its parent's client");
+	return 0;
+}
+
+/* Calls. */
+
+void client_queue(struct leased_client *client, struct call *call)
+{
+	list_append(&client->calls, &call->link);
+	client_wake(client);
+}
+
+void call_fini(struct call *call)
+{
+	arena_free(&call->arena);
+	call->reply = NULL;
+}
+
+static void add_ms(struct timespec *t, int64_t ms)
+{
+	int64_t ns = t->tv_nsec + ms % 1000 * NS_PER_MS;
+
+	t->tv_sec += (time_t)(ms / 1000 + ns / 1000000000);
+	t->tv_nsec = (long)(ns % 1000000000);
+}
+
+/* Waits until the call is done; false: it took too long. */
+static bool wait_done(struct leased_client *client, struct call *call, int64_t ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	add_ms(&until, ms);
+	while (!call->done)
+		if (pthread_cond_timedwait(&client->changed, &client->lock, &until) == ETIMEDOUT)
+			return call->done;
+	return true;
+}
+
+static void word_timeout(struct leased_client *client, struct call *call)
+{
+	call->status = fail(&call->err, LEASED_EUNAVAILABLE, "no answer in time%s%s",
+		*client->problem.text ? ": " : "", client->problem.text);
+}
+
+int client_call(struct leased_client *client, struct call *call, int64_t wait_ms)
+{
+	pthread_mutex_lock(&client->lock);
+	if (atomic_load(&client->interrupted) && !call->survives_interrupt) {
+		call->status = fail(&call->err, LEASED_ECANCELLED, "interrupted");
+		pthread_mutex_unlock(&client->lock);
+		return call->status;
+	}
+	client_queue(client, call);
+	if (!wait_done(client, call, wait_ms + client->timeout_ms)) {
+		if (call->waits && call->id) {
+			/* What the daemon decided meanwhile must not stay: it says so in its answer. */
+			call->cancelled = true;
+			client_wake(client);
+			wait_done(client, call, FAREWELL_MS);
+		}
+		if (!call->done) {
+			list_remove(&call->link);
+			word_timeout(client, call);
+		}
+	}
+	pthread_mutex_unlock(&client->lock);
+	return call->status;
+}
+
+/* Opening and closing. */
+
+static int read_servers(struct leased_client *client, const char *servers, struct leased_error *err)
+{
+	char text[ADDRESS_TEXT_SIZE];
+
+	if (!servers)
+		servers = getenv("LEASED_SERVER");
+	if (!servers || !*servers)
+		servers = "unix:/run/leased/leased.sock";
+	while (servers) {
+		const char *comma = strchrnul(servers, ',');
+		int rc;
+
+		if (client->n_servers == SERVERS_MAX)
+			return fail(err, LEASED_EUSAGE, "more than %d addresses", SERVERS_MAX);
+		if ((size_t)(comma - servers) >= sizeof text)
+			return fail(err, LEASED_EUSAGE, "an address is too long");
+		memcpy(text, servers, (size_t)(comma - servers));
+		text[comma - servers] = '\0';
+		rc = address_parse(&client->servers[client->n_servers++], text, err);
+		if (rc < 0)
+			return rc;
+		servers = *comma ? comma + 1 : NULL;
+	}
+	return 0;
+}
+
+static int start_thread(struct leased_client *client, struct leased_error *err)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before); /* signals belong to the application */
+	rc = pthread_create(&client->thread, NULL, connection_thread, client);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc != 0)
+		return fail(err, LEASED_EINTERNAL, "start a thread: %s", strerror(rc));
+	return 0;
+}
+
+/* Until connected; all addresses in vain are tried again for a moment only. */
+static int wait_ready(struct leased_client *client, struct leased_error *err)
+{
+	int64_t begin = boottime_ns(), patience = OPEN_PATIENCE_MS;
+	struct timespec until;
+	int rc = 0;
+
+	if (client->timeout_ms < patience)
+		patience = client->timeout_ms;
+	pthread_mutex_lock(&client->lock);
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	add_ms(&until, client->timeout_ms);
+	while (!client->ready && rc == 0) {
+		if (atomic_load(&client->interrupted))
+			rc = fail(err, LEASED_ECANCELLED, "interrupted");
+		else if (client->failed_rounds > 0 && boottime_ns() - begin > patience * NS_PER_MS)
+			rc = fail(err, LEASED_EUNAVAILABLE, "no daemon answers: %s",
+				client->problem.text);
+		else if (pthread_cond_timedwait(&client->changed, &client->lock, &until) == ETIMEDOUT)
+			rc = fail(err, LEASED_EUNAVAILABLE, "no daemon answers in time: %s",
+				client->problem.text);
+	}
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
+static int init(struct leased_client *client, const struct leased_options *o,
+	struct leased_error *err)
+{
+	pthread_condattr_t attr;
+	int rc = read_servers(client, o->servers, err);
+
+	if (rc < 0)
+		return rc;
+	client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (client->wake_fd < 0)
+		return fail(err, LEASED_EINTERNAL, "eventfd: %s", strerror(errno));
+	client->pid = getpid();
+	client->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : TIMEOUT_MS;
+	client->margin_ms = o->margin_ms;
+	client->next_id = 1;
+	client->next_due_ns = INT64_MAX;
+	snprintf(client->program, sizeof client->program, "%s", o->program ? o->program : "libleased");
+	list_init(&client->calls);
+	list_init(&client->leases);
+	list_init(&client->owned);
+	pthread_mutex_init(&client->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&client->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	return 0;
+}
+
+int leased_client_open(struct leased_client **ret_client, const struct leased_options *options,
+	struct leased_error *err)
+{
+	const struct leased_options none = { 0 };
+	struct leased_client *client;
+	int rc;
+
+	if (sodium_init() < 0)
+		return fail(err, LEASED_EINTERNAL, "libsodium does not start");
+	client = calloc(1, sizeof *client);
+	if (!client)
+		return fail(err, LEASED_ENOMEM, "out of memory");
+	rc = init(client, options ? options : &none, err);
+	if (rc < 0) {
+		free(client);
+		return rc;
+	}
+	rc = start_thread(client, err);
+	if (rc < 0) {
+		close(client->wake_fd);
+		free(client);
+		return rc;
+	}
+	rc = wait_ready(client, err);
+	if (rc < 0) {
+		leased_client_close(client);
+		return rc;
+	}
+	*ret_client = client;
+	return 0;
+}
+
+void leased_client_interrupt(struct leased_client *client)
+{
+	atomic_store(&client->interrupted, true);
+	client_wake(client);
+}
+
+void leased_client_close(struct leased_client *client)
+{
+	struct list *node;
+
+	if (!client)
+		return;
+	if (client->pid == getpid()) {
+		pthread_mutex_lock(&client->lock);
+		client->closing = true;
+		pthread_mutex_unlock(&client->lock);
+		client_wake(client);
+		pthread_join(client->thread, NULL);
+		pthread_mutex_destroy(&client->lock);
+		pthread_cond_destroy(&client->changed);
+	}
+	/* In a child of fork the thread does not exist and the lock may be taken: only free. */
+	while ((node = list_pop(&client->owned)))
+		free(list_entry(node, struct leased_lease, owned));
+	close(client->wake_fd);
+	free(client);
+}
+
+const char *leased_version(void)
+{
+	return LEASED_VERSION;
+}
