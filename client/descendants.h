@@ -25,7 +25,8 @@ int descendants_signal(int signo, uint64_t since, pid_t but_group);
 /*
  * Sends SIGKILL to the children of the calling process and theirs, a few generations deep: far
  * quicker than a walk through /proc, so that it catches jobs that flee by forking and exiting in a
- * loop. Does nothing on kernels that do not list children; not for processes with threads.
+ * loop. Such a chase is won by trying again at once, not for sure at the first try. Does nothing on
+ * kernels that do not list children; not for processes with threads.
  */
 void descendants_kill_nearest(void);
 

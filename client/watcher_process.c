@@ -30,7 +30,8 @@
 #define MS               INT64_C(1000000)
 #define LOOK_AGAIN_FIRST (1 * MS)   /* for members of the group, for escaped descendants */
 #define LOOK_AGAIN_MAX   (128 * MS)
-#define CHASES           64
+#define CHASES           2000 /* at a time, while children die */
+#define IDLE_CHASES      64   /* without a death, then look for others */
 
 struct process {
 	struct watcher_channels channels; /* control is -1 once leasectl is gone */
@@ -54,7 +55,7 @@ static void take_commands(struct process *p);
 static void start_job(struct process *p, const struct watcher_command *command);
 static void run_job(const struct process *p, const struct watcher_command *command, char *strings,
 	char **argv, int exec_error) __attribute__((noreturn));
-static void reap(struct process *p);
+static bool reap(struct process *p);
 static void decide(struct process *p);
 static void begin_ending(struct process *p, int64_t now);
 static void kill_all(struct process *p);
@@ -347,18 +348,23 @@ static void command_changed(struct process *p, int status)
 	}
 }
 
-static void reap(struct process *p)
+/* Whether there was news of any child. */
+static bool reap(struct process *p)
 {
+	bool news = false;
 	pid_t pid;
 	int status;
 
-	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0)
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+		news = true;
 		if (pid == p->job && !p->has_ended)
 			command_changed(p, status);
+	}
 	p->no_children = pid < 0 && errno == ECHILD;
 	/* Signal 0 only asks. Not asked again once empty: the number may be another's by then. */
 	if (p->has_ended && !p->group_empty)
 		p->group_empty = kill(-p->job, 0) < 0 && errno == ESRCH;
+	return news;
 }
 
 static void decide(struct process *p)
@@ -406,9 +412,9 @@ static void begin_ending(struct process *p, int64_t now)
 static void kill_all(struct process *p)
 {
 	signal_group(p, SIGKILL);
-	for (int i = 0; i < CHASES && !p->no_children; i++) {
+	for (int i = 0, idle = 0; i < CHASES && idle < IDLE_CHASES && !p->no_children; i++) {
 		descendants_kill_nearest();
-		reap(p);
+		idle = reap(p) ? 0 : idle + 1;
 	}
 	if (!p->no_children)
 		descendants_signal(SIGKILL, 0, 0);
