@@ -1,0 +1,178 @@
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ctl.h"
+#include "output.h"
+#include "status.h"
+#include "verbs.h"
+
+/* More than this between two clocks is worth a word; no decision depends on it. */
+#define CLOCK_DIFFERENCE_MS 1000
+
+struct doctor {
+	const struct ctl *ctl;
+	const char *server;
+	bool failed;
+};
+
+enum grade { OK, WARN, FAIL };
+
+static void find(struct doctor *d, enum grade grade, const char *check, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+static void find(struct doctor *d, enum grade grade, const char *check, const char *format, ...)
+{
+	static const char *const grades[] = { "ok", "warn", "fail" };
+	char text[LEASED_ERROR_LEN];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	d->failed = d->failed || grade == FAIL;
+	if (d->ctl->json)
+		output_json(json_pack("{s:s, s:s, s:s, s:s}", "server", d->server, "check", check,
+			"grade", grades[grade], "finding", text));
+	else
+		printf("%-4s %s: %s\n", grades[grade], check, text);
+}
+
+static void check_database(struct doctor *d, const Leased__Health *h)
+{
+	if (!h->database_ready) {
+		find(d, FAIL, "database", "not usable: %s", h->database_problem);
+		return;
+	}
+	find(d, OK, "database", "PostgreSQL %s on %s, %" PRIu32 " connections", h->database_version,
+		*h->database_host ? h->database_host : "the default host", h->connections);
+	if (h->database_is_primary)
+		find(d, OK, "primary", "takes writes");
+	else
+		find(d, FAIL, "primary", "takes no writes: name the primary, or all hosts, in --database");
+}
+
+static void check_schema(struct doctor *d, const Leased__Health *h)
+{
+	if (h->schema_found == h->schema_wanted)
+		find(d, OK, "schema", "version %" PRId32, h->schema_found);
+	else
+		find(d, FAIL, "schema", "version %" PRId32 ", %" PRId32 " is needed: run `leased schema apply`%s",
+			h->schema_found, h->schema_wanted,
+			h->schema_found > h->schema_wanted ? " of the newer daemon, and use that" : "");
+	if (h->app_role_present)
+		find(d, OK, "role", "leased_app may call the SQL functions");
+	else
+		find(d, WARN, "role", "leased_app does not exist: CREATE ROLE leased_app, then grant it the functions that `leased schema print` names");
+}
+
+static int64_t wall_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void check_clock(struct doctor *d, const char *check, const char *whose, int64_t difference_us)
+{
+	int64_t ms = difference_us / 1000;
+
+	if (llabs(ms) < CLOCK_DIFFERENCE_MS)
+		find(d, OK, check, "%" PRId64 " ms from %s", ms, whose);
+	else
+		find(d, WARN, check, "%" PRId64 " ms from %s: leases are not affected, cron lines and logs are: run NTP",
+			ms, whose);
+}
+
+static void check_settings(struct doctor *d, const Leased__Health *h)
+{
+	const char *commit = h->synchronous_commit;
+
+	if (strcmp(commit, "off") == 0)
+		find(d, WARN, "synchronous_commit", "off: a crash of the server forgets the last grants, tokens may then be given twice: turn it on for the daemon's role");
+	else
+		find(d, OK, "synchronous_commit", "%s", commit);
+	if (h->pooled)
+		find(d, OK, "pool", "a transaction pool (PgBouncer) stands between: statements are sent unprepared");
+	else
+		find(d, OK, "pool", "direct connections");
+	if (h->timeline > 0)
+		find(d, OK, "timeline", "%" PRIu32 ", token epoch %" PRIu32, h->timeline, h->epoch);
+	else
+		find(d, WARN, "timeline", "not readable: after an asynchronous failover tokens could repeat: GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_current_wal_lsn() to the schema's owner");
+	if (strcmp(h->transaction_isolation, "read committed") != 0)
+		find(d, OK, "isolation", "the database's default is %s; the daemon uses read committed",
+			h->transaction_isolation);
+}
+
+static void check_health(struct doctor *d, const Leased__Health *h, int64_t asked_us, int64_t now_us)
+{
+	char principal[1024];
+
+	ctl_escape(principal, sizeof principal, h->principal);
+	find(d, OK, "daemon", "%s at %s, up for %" PRIu64 " s, %" PRIu32 " clients, %" PRIu32 " waiters",
+		h->program, d->server, h->uptime_ms / 1000, h->sessions, h->waiters);
+	find(d, OK, "principal", "you are %s", principal);
+	check_database(d, h);
+	if (!*h->database_version)
+		return; /* never seen: nothing more is known */
+	check_schema(d, h);
+	check_clock(d, "clock of the daemon", "this host", h->daemon_clock_us - (asked_us + now_us) / 2);
+	check_clock(d, "clock of the database", "the daemon", h->database_clock_us - h->daemon_clock_us);
+	check_settings(d, h);
+}
+
+static void check_server(struct doctor *d)
+{
+	struct leased_options options = { .servers = d->server, .timeout_ms = 3000,
+		.program = "leasectl " LEASED_VERSION };
+	struct leased_client *client;
+	struct verb_reply reply = { 0 };
+	struct leased_error err;
+	int64_t asked_us;
+	int rc = leased_client_open(&client, &options, &err);
+
+	if (rc < 0) {
+		find(d, FAIL, "daemon", "%s: %s: is leased running there?", d->server, err.text);
+		return;
+	}
+	asked_us = wall_us();
+	rc = verb_report(client, &reply, &err);
+	if (rc < 0)
+		find(d, FAIL, "daemon", "%s: %s", d->server, err.text);
+	else
+		check_health(d, reply.message->health, asked_us, wall_us());
+	verb_reply_fini(&reply);
+	leased_client_close(client);
+}
+
+static const char *servers_of(const struct ctl *ctl)
+{
+	const char *servers = ctl->servers ? ctl->servers : getenv("LEASED_SERVER");
+
+	return servers && *servers ? servers : "unix:/run/leased/leased.sock";
+}
+
+int cmd_doctor(const struct ctl *ctl, int argc, char *argv[])
+{
+	struct doctor d = { .ctl = ctl };
+	char *all, *rest, *one;
+
+	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+		ctl_help(argv[0]);
+		return 0;
+	}
+	if (argc > 1)
+		return ctl_usage(argv[0], "unexpected \"%s\"", argv[1]);
+	all = rest = strdup(servers_of(ctl));
+	while ((one = strsep(&rest, ","))) {
+		d.server = one;
+		check_server(&d);
+	}
+	free(all);
+	return d.failed ? status_exit_code(LEASED_EUNAVAILABLE) : 0;
+}

@@ -1,0 +1,62 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "ctl.h"
+#include "duration.h"
+#include "name.h"
+#include "output.h"
+#include "status.h"
+#include "verbs.h"
+
+static void print_lease(const Leased__Lease *lease)
+{
+	char name[NAME_ESCAPED_SIZE], principal[NAME_ESCAPED_SIZE], holder[NAME_ESCAPED_SIZE + 64];
+	char left[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
+
+	ctl_escape(name, sizeof name, lease->name);
+	duration_format(left, (int64_t)lease->expires_in_ms);
+	if (lease->state == LEASED__LEASE__STATE__FREE) {
+		printf("%s: free\n", name);
+	} else if (!lease->holder) {
+		printf("%s: released, stays taken for %s more (minimum hold)\n", name, left);
+	} else {
+		output_holder(holder, sizeof holder, lease);
+		ctl_escape(principal, sizeof principal, lease->principal);
+		duration_format(held, (int64_t)lease->held_for_ms);
+		printf("%s: held by %s (%s) with token %" PRIu64 " for %s, expires in %s\n", name,
+			holder, principal, lease->token, held, left);
+	}
+}
+
+int cmd_get(const struct ctl *ctl, int argc, char *argv[])
+{
+	struct leased_client *client;
+	struct verb_reply reply;
+	struct lease_options o;
+	struct leased_error err;
+	bool done;
+	int code, rc;
+
+	code = ctl_read_options(&o, 0, argc, argv, &done);
+	if (code || done)
+		return code;
+	code = ctl_open(ctl, &client);
+	if (code)
+		return code;
+	rc = verb_get(client, o.name, &reply, &err);
+	if (rc < 0) {
+		code = ctl_fail("get", rc, err.text);
+	} else {
+		const Leased__Lease *lease = reply.message->lease;
+
+		if (ctl->json)
+			output_json(output_lease(lease));
+		else
+			print_lease(lease);
+		if (lease->state == LEASED__LEASE__STATE__FREE)
+			code = status_exit_code(LEASED_EFREE);
+	}
+	verb_reply_fini(&reply);
+	leased_client_close(client);
+	return code;
+}

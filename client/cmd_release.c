@@ -1,0 +1,26 @@
+#include "ctl.h"
+#include "output.h"
+#include "verbs.h"
+
+int cmd_release(const struct ctl *ctl, int argc, char *argv[])
+{
+	struct leased_client *client;
+	struct lease_options o;
+	struct leased_error err;
+	bool done;
+	int code, rc;
+
+	code = ctl_read_options(&o, TAKES_CLAIM, argc, argv, &done);
+	if (code || done)
+		return code;
+	code = ctl_open(ctl, &client);
+	if (code)
+		return code;
+	rc = verb_release(client, o.name, &o.holder, o.token, &err);
+	if (rc < 0)
+		code = ctl_fail("release", rc, err.text);
+	else if (ctl->json)
+		output_json(json_pack("{s:s, s:b}", "name", o.name, "released", 1));
+	leased_client_close(client);
+	return code;
+}

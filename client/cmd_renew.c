@@ -1,0 +1,45 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "ctl.h"
+#include "output.h"
+#include "verbs.h"
+
+static void print_renewed(const struct ctl *ctl, const struct lease_options *o, int64_t expires_in_ms)
+{
+	json_t *object;
+
+	if (!ctl->json) {
+		printf("expires_in_ms=%" PRId64 "\n", expires_in_ms);
+		return;
+	}
+	object = json_object();
+	json_object_set_new(object, "name", json_string(o->name));
+	json_object_set_new(object, "token", json_integer((json_int_t)o->token));
+	json_object_set_new(object, "expires_in_ms", json_integer(expires_in_ms));
+	output_json(object);
+}
+
+int cmd_renew(const struct ctl *ctl, int argc, char *argv[])
+{
+	struct leased_client *client;
+	struct lease_options o;
+	struct leased_error err;
+	int64_t expires_in_ms = 0;
+	bool done;
+	int code, rc;
+
+	code = ctl_read_options(&o, TAKES_CLAIM | TAKES_TTL, argc, argv, &done);
+	if (code || done)
+		return code;
+	code = ctl_open(ctl, &client);
+	if (code)
+		return code;
+	rc = verb_renew(client, o.name, &o.holder, o.token, o.acquire.ttl_ms, &expires_in_ms, &err);
+	if (rc == 0)
+		print_renewed(ctl, &o, expires_in_ms);
+	else
+		code = ctl_fail("renew", rc, err.text);
+	leased_client_close(client);
+	return code;
+}

@@ -1,0 +1,226 @@
+#include "ctl.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "duration.h"
+#include "name.h"
+#include "status.h"
+
+int ctl_fail(const char *what, int status, const char *why)
+{
+	if (what)
+		fprintf(stderr, "leasectl: %s: %s\n", what, why);
+	else
+		fprintf(stderr, "leasectl: %s\n", why);
+	return status_exit_code(status);
+}
+
+int ctl_usage(const char *command, const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "leasectl: %s%s", command, *command ? ": " : "");
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fprintf(stderr, ": see leasectl %s%s--help\n", command, *command ? " " : "");
+	return status_exit_code(LEASED_EUSAGE);
+}
+
+int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)
+{
+	struct leased_options options = { .servers = ctl->servers,
+		.program = "leasectl " LEASED_VERSION };
+	struct leased_error err;
+	int rc = leased_client_open(ret_client, &options, &err);
+
+	return rc < 0 ? ctl_fail("connect", rc, err.text) : 0;
+}
+
+/* Options. */
+
+enum { OPT_MIN_HOLD = 256, OPT_VALUE, OPT_GRACE, OPT_HOLDER, OPT_TOKEN, OPT_HELP };
+
+static const struct row {
+	struct option option;
+	unsigned takes;
+} rows[] = {
+	{ { "no-wait", no_argument, NULL, 'n' }, TAKES_ACQUIRE },
+	{ { "wait", required_argument, NULL, 'w' }, TAKES_ACQUIRE },
+	{ { "ttl", required_argument, NULL, 't' }, TAKES_ACQUIRE | TAKES_ELECT | TAKES_TTL },
+	{ { "conflict-exit", required_argument, NULL, 'E' }, TAKES_ACQUIRE },
+	{ { "min-hold", required_argument, NULL, OPT_MIN_HOLD }, TAKES_ACQUIRE | TAKES_ELECT },
+	{ { "value", required_argument, NULL, OPT_VALUE }, TAKES_ACQUIRE | TAKES_ELECT },
+	{ { "grace", required_argument, NULL, OPT_GRACE }, TAKES_GRACE },
+	{ { "holder", required_argument, NULL, OPT_HOLDER }, TAKES_CLAIM },
+	{ { "token", required_argument, NULL, OPT_TOKEN }, TAKES_CLAIM },
+	{ { "help", no_argument, NULL, OPT_HELP }, ~0u },
+};
+#define N_ROWS (sizeof rows / sizeof rows[0])
+
+/* What getopt wants, of those options that the command takes. */
+static void make_tables(unsigned takes, struct option longs[static N_ROWS + 1],
+	char shorts[static 2 * N_ROWS + 2])
+{
+	size_t n = 0, at = 0;
+
+	shorts[at++] = ':';
+	for (size_t i = 0; i < N_ROWS; i++) {
+		const struct option *o = &rows[i].option;
+
+		if (!(rows[i].takes & takes))
+			continue;
+		longs[n++] = *o;
+		if (o->val >= 256)
+			continue;
+		shorts[at++] = (char)o->val;
+		if (o->has_arg == required_argument)
+			shorts[at++] = ':';
+	}
+	longs[n] = (struct option){ 0 };
+	shorts[at] = '\0';
+}
+
+static int read_duration(int64_t *ret_ms, const char *command, const char *what, const char *text,
+	bool zero_is_fine)
+{
+	struct leased_error err;
+
+	if (duration_parse(ret_ms, text, &err) < 0)
+		return ctl_usage(command, "%s \"%s\": %s", what, text, err.text);
+	if (*ret_ms == 0 && !zero_is_fine)
+		return ctl_usage(command, "%s must be above zero", what);
+	return 0;
+}
+
+static int read_number(uint64_t *ret_value, uint64_t max, const char *command, const char *what,
+	const char *text)
+{
+	char *end;
+
+	errno = 0;
+	*ret_value = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || *ret_value > max)
+		return ctl_usage(command, "%s \"%s\" is not a number up to %llu", what, text,
+			(unsigned long long)max);
+	return 0;
+}
+
+static int take_option(struct lease_options *o, int option, const char *command, const char *arg)
+{
+	struct leased_error err;
+	uint64_t number;
+	int code;
+
+	switch (option) {
+	case 'n': o->acquire.wait_ms = 0; return 0;
+	case 'w': return read_duration(&o->acquire.wait_ms, command, "the wait", arg, true);
+	case 't': return read_duration(&o->acquire.ttl_ms, command, "the ttl", arg, false);
+	case OPT_MIN_HOLD:
+		return read_duration(&o->acquire.min_hold_ms, command, "the minimum hold", arg, true);
+	case OPT_GRACE: return read_duration(&o->grace_ms, command, "the grace", arg, true);
+	case OPT_VALUE:
+		o->acquire.value = arg;
+		o->acquire.value_len = strlen(arg);
+		return 0;
+	case 'E':
+		code = read_number(&number, 255, command, "the exit code", arg);
+		o->conflict_exit = (int)number;
+		return code;
+	case OPT_TOKEN:
+		o->has_token = true;
+		return read_number(&o->token, UINT64_C(9007199254740991), command, "the token", arg);
+	case OPT_HOLDER:
+		o->has_holder = true;
+		if (holder_parse(&o->holder, arg, &err) < 0)
+			return ctl_usage(command, "the holder \"%s\": %s", arg, err.text);
+		return 0;
+	}
+	return 0;
+}
+
+/* Where the command of run and elect begins; everything before belongs to us. */
+static int find_separator(int argc, char *argv[])
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--") == 0)
+			return i;
+	return argc;
+}
+
+static int check_options(const struct lease_options *o, unsigned takes, const char *command)
+{
+	struct leased_error err;
+	int rc;
+
+	if (takes & TAKES_CLAIM && (!o->has_holder || !o->has_token))
+		return ctl_usage(command, "--holder and --token say whose lease it is");
+	rc = name_check((const uint8_t *)o->name, strlen(o->name), &err);
+	if (rc < 0)
+		return ctl_fail(command, rc, err.text);
+	rc = value_check(o->acquire.value, o->acquire.value_len, &err);
+	return rc < 0 ? ctl_fail(command, rc, err.text) : 0;
+}
+
+int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc, char *argv[],
+	bool *ret_done)
+{
+	struct lease_options o = { .grace_ms = -1, .conflict_exit = status_exit_code(LEASED_EHELD) };
+	struct option longs[N_ROWS + 1];
+	char shorts[2 * N_ROWS + 2];
+	int end = takes & TAKES_COMMAND ? find_separator(argc, argv) : argc;
+	int option, code;
+
+	*ret_done = false;
+	make_tables(takes, longs, shorts);
+	optind = 0;
+	opterr = 0;
+	while ((option = getopt_long(end, argv, shorts, longs, NULL)) != -1) {
+		if (option == OPT_HELP) {
+			ctl_help(argv[0]);
+			*ret_done = true;
+			return 0;
+		}
+		if (option == '?' || option == ':')
+			return ctl_usage(argv[0], option == ':' ? "%s needs a value" : "unknown option %s",
+				argv[optind - 1]);
+		code = take_option(&o, option, argv[0], optarg);
+		if (code)
+			return code;
+	}
+	if (optind == end)
+		return ctl_usage(argv[0], "which lease? The name is missing");
+	if (optind + 1 < end)
+		return ctl_usage(argv[0], "unexpected \"%s\"", argv[optind + 1]);
+	o.name = argv[optind];
+	o.command = end + 1 < argc ? &argv[end + 1] : NULL;
+	code = check_options(&o, takes, argv[0]);
+	if (code == 0)
+		*ret_options = o;
+	return code;
+}
+
+/* Output. */
+
+void ctl_format_time(char out[static 32], int64_t unix_us)
+{
+	time_t seconds = (time_t)(unix_us / 1000000);
+	struct tm tm;
+	size_t len;
+
+	gmtime_r(&seconds, &tm);
+	len = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(out + len, 32 - len, ".%03dZ", (int)(unix_us / 1000 % 1000));
+}
+
+void ctl_escape(char *out, size_t size, ProtobufCBinaryData text)
+{
+	name_escape(out, size, text.data, text.len);
+}

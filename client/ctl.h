@@ -1,0 +1,73 @@
+/*
+ * ctl.h - what the commands of leasectl share: global options, errors, exit codes, output.
+ * Each command is one function in a file of its own: it returns the exit code.
+ */
+#ifndef CTL_H
+#define CTL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "holder.h"
+#include "leased.h"
+#include "leased.pb-c.h"
+
+struct ctl {
+	const char *servers; /* -s; NULL leaves it to libleased */
+	bool json;           /* -o json */
+};
+
+/* argv[0] is the command's name. */
+int cmd_run(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_acquire(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_renew(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_release(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_get(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_list(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_elect(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_doctor(const struct ctl *ctl, int argc, char *argv[]);
+
+/* `leasectl: what: why` on stderr; returns the exit code of status. */
+int ctl_fail(const char *what, int status, const char *why);
+
+/* A usage error: says why, and where help is. 64. */
+int ctl_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Opens a client or says why not. 0 or the exit code. */
+int ctl_open(const struct ctl *ctl, struct leased_client **ret_client);
+
+/* The options that act on one lease. Those that a command does not take are usage errors. */
+struct lease_options {
+	const char *name;
+	struct leased_acquire_options acquire;
+	int64_t grace_ms;      /* -1: not given */
+	int conflict_exit;     /* -E; 75 */
+	bool has_holder, has_token;
+	struct holder holder;
+	uint64_t token;
+	char **command;        /* behind --, NULL: none */
+};
+
+#define TAKES_ACQUIRE 1u /* -n -w -E, and those of TAKES_ELECT */
+#define TAKES_GRACE   2u
+#define TAKES_COMMAND 4u
+#define TAKES_CLAIM   8u /* --holder --token */
+#define TAKES_TTL     16u
+#define TAKES_ELECT   32u /* -t --min-hold --value */
+
+/*
+ * Reads options and exactly one name. 0; or the exit code, after having said why or printed the
+ * command's help (exit code 0 then means that help was printed: *ret_done is true).
+ */
+int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc, char *argv[],
+	bool *ret_done);
+
+/* The help of one command, or of all when NULL. */
+void ctl_help(const char *command);
+
+/* Times and names for people. */
+void ctl_format_time(char out[static 32], int64_t unix_us);
+void ctl_escape(char *out, size_t size, ProtobufCBinaryData text);
+
+#endif

@@ -1,0 +1,325 @@
+/*
+ * watcher_start -> open -> acquire -> start the command -> pass signals and reports on -> release
+ *
+ * The watcher is forked first, while there is one thread. Until the lease is granted signals interrupt
+ * the wait; then they are blocked, read from a descriptor and passed on.
+ */
+#include "job.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "status.h"
+#include "watcher.h"
+
+#define GRACE_MAX_MS 10000
+
+struct job {
+	struct watcher watcher;
+	struct leased_client *client;
+	struct leased_lease *lease;
+	const struct lease_options *o;
+	_Atomic bool started, lost;
+	int signals;        /* signalfd */
+	sigset_t old_mask;
+};
+
+/* Signals end a wait. */
+
+static const int ending[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2 };
+#define N_ENDING (sizeof ending / sizeof ending[0])
+
+static struct {
+	volatile sig_atomic_t caught;
+	struct leased_client *volatile client;
+	struct sigaction old[N_ENDING];
+} waiting;
+
+static void on_signal(int signo)
+{
+	if (!waiting.caught)
+		waiting.caught = signo;
+	if (waiting.client)
+		leased_client_interrupt(waiting.client);
+}
+
+void job_catch_signals(struct leased_client *client)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	sigemptyset(&action.sa_mask);
+	waiting.client = client;
+	for (size_t i = 0; i < N_ENDING; i++) {
+		sigaction(ending[i], NULL, &waiting.old[i]);
+		if (waiting.old[i].sa_handler != SIG_IGN)
+			sigaction(ending[i], &action, NULL);
+	}
+}
+
+void job_stop_catching(void)
+{
+	for (size_t i = 0; i < N_ENDING; i++)
+		sigaction(ending[i], &waiting.old[i], NULL);
+	waiting.client = NULL;
+}
+
+int job_caught_signal(void)
+{
+	return waiting.caught;
+}
+
+/* Callbacks of libleased, on its thread. */
+
+static void on_renewed(struct leased_lease *lease, void *data)
+{
+	struct job *job = data;
+
+	if (atomic_load(&job->started))
+		watcher_set_deadline(&job->watcher, leased_deadline_ns(lease));
+}
+
+static void on_lost(struct leased_lease *lease, const struct leased_error *why, void *data)
+{
+	struct job *job = data;
+
+	(void)lease;
+	fprintf(stderr, "leasectl: %s: the command is ended\n", why->text);
+	atomic_store(&job->lost, true);
+	if (atomic_load(&job->started))
+		watcher_end_job(&job->watcher);
+}
+
+/* The steps. */
+
+static void not_granted(struct job_outcome *outcome, int status, const char *why)
+{
+	outcome->end = JOB_NOT_GRANTED;
+	outcome->status = fail(&outcome->err, status, "%s", why);
+	outcome->code = status_exit_code(status);
+}
+
+static bool open_client(struct job *job, const struct ctl *ctl, struct job_outcome *outcome)
+{
+	struct leased_options options = { .servers = ctl->servers,
+		.program = "leasectl " LEASED_VERSION };
+	struct leased_error err;
+	int rc = leased_client_open(&job->client, &options, &err);
+
+	if (rc < 0)
+		not_granted(outcome, rc, err.text);
+	return rc == 0;
+}
+
+static bool acquire(struct job *job, struct job_outcome *outcome)
+{
+	struct leased_acquire_options options = job->o->acquire;
+	struct leased_error err;
+	int rc;
+
+	options.on_lost = on_lost;
+	options.on_renewed = on_renewed;
+	options.data = job;
+	rc = leased_acquire(job->client, job->o->name, &options, &job->lease, &err);
+	if (rc < 0)
+		not_granted(outcome, rc, err.text);
+	return rc == 0;
+}
+
+/* From here on signals are read, not handled. */
+static void read_signals(struct job *job)
+{
+	static const int passed[] = { SIGWINCH, SIGCONT, SIGTSTP };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < N_ENDING; i++)
+		if (waiting.old[i].sa_handler != SIG_IGN)
+			sigaddset(&set, ending[i]);
+	for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++)
+		sigaddset(&set, passed[i]);
+	sigprocmask(SIG_BLOCK, &set, &job->old_mask);
+	job->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void stop_reading_signals(struct job *job)
+{
+	close(job->signals);
+	sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
+}
+
+static int start_command(struct job *job, struct leased_error *err)
+{
+	char name[300], token[48], holder[HOLDER_TEXT_SIZE + 16], expires[56];
+	char *env[] = { name, token, holder, expires, NULL };
+	int rc;
+
+	snprintf(name, sizeof name, "LEASED_NAME=%s", leased_name(job->lease));
+	snprintf(token, sizeof token, "LEASED_TOKEN=%" PRIu64, leased_token(job->lease));
+	snprintf(holder, sizeof holder, "LEASED_HOLDER=%s", leased_holder(job->lease));
+	snprintf(expires, sizeof expires, "LEASED_EXPIRES_IN_MS=%" PRId64,
+		leased_remaining_ms(job->lease));
+	rc = watcher_start_job(&job->watcher, job->o->command, env, leased_deadline_ns(job->lease),
+		job->o->grace_ms, err);
+	if (rc < 0)
+		return rc;
+	/* What the thread saw before this moment, it could not pass on. */
+	atomic_store(&job->started, true);
+	if (atomic_load(&job->lost))
+		watcher_end_job(&job->watcher);
+	else
+		watcher_set_deadline(&job->watcher, leased_deadline_ns(job->lease));
+	return 0;
+}
+
+static void pass_signals_on(struct job *job)
+{
+	struct signalfd_siginfo info;
+
+	while (read(job->signals, &info, sizeof info) == (ssize_t)sizeof info)
+		watcher_signal(&job->watcher, (int)info.ssi_signo);
+}
+
+/* Until the whole process group has ended. */
+static void follow(struct job *job, struct watcher_report *ret_report)
+{
+	struct pollfd fds[2] = { { .fd = job->signals, .events = POLLIN },
+		{ .fd = job->watcher.report, .events = POLLIN } };
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		if (fds[0].revents)
+			pass_signals_on(job);
+		if (!fds[1].revents)
+			continue;
+		watcher_read(&job->watcher, ret_report);
+		if (ret_report->event == WATCHER_GONE)
+			return;
+		if (ret_report->event == WATCHER_STOPPED && job->watcher.own_terminal)
+			kill(0, SIGSTOP); /* with the shell's whole job; SIGCONT is passed on */
+	}
+}
+
+static int command_code(const struct job *job, const struct watcher_report *report)
+{
+	if (report->exec_errno) {
+		fprintf(stderr, "leasectl: run %s: %s\n", job->o->command[0],
+			strerror(report->exec_errno));
+		return report->exec_errno == ENOENT ? 127 : 126;
+	}
+	if (WIFSIGNALED(report->wait_status))
+		return 128 + WTERMSIG(report->wait_status);
+	return WEXITSTATUS(report->wait_status);
+}
+
+static void lost(struct job_outcome *outcome)
+{
+	outcome->end = JOB_LOST;
+	outcome->code = status_exit_code(LEASED_ELOST);
+}
+
+/* Gives the lease back. The command has ended: what is wrong now is told, and changes its code only
+ * when the lease was not ours any more. */
+static void release(struct job *job, struct job_outcome *outcome)
+{
+	struct leased_error err;
+	int rc = leased_release(job->lease, &outcome->code, &err);
+
+	if (rc == 0)
+		return;
+	fprintf(stderr, "leasectl: %s%s\n", err.text,
+		rc == LEASED_ENOTHELD ? "" : ": it will expire by itself");
+	if (rc == LEASED_ENOTHELD)
+		lost(outcome);
+}
+
+static void run_command(struct job *job, struct job_outcome *outcome)
+{
+	struct watcher_report report;
+	struct leased_error err;
+
+	if (start_command(job, &err) < 0) {
+		fprintf(stderr, "leasectl: run %s: %s\n", job->o->command[0], err.text);
+		if (err.status == LEASED_ELOST) {
+			lost(outcome);
+			return;
+		}
+		outcome->end = JOB_ENDED;
+		outcome->code = status_exit_code(err.status);
+		release(job, outcome);
+		return;
+	}
+	follow(job, &report);
+	if (report.killed || atomic_load(&job->lost)) {
+		lost(outcome);
+		return;
+	}
+	outcome->end = JOB_ENDED;
+	outcome->code = command_code(job, &report);
+	release(job, outcome);
+}
+
+/* A signal that crossed the grant: nothing is started. */
+static bool signalled(struct job *job, struct job_outcome *outcome)
+{
+	int signo = job_caught_signal();
+
+	if (!signo)
+		return false;
+	if (job->lease)
+		leased_release(job->lease, NULL, NULL);
+	outcome->end = JOB_SIGNALLED;
+	outcome->code = 128 + signo;
+	return true;
+}
+
+static void hold(struct job *job, struct job_outcome *outcome)
+{
+	bool granted;
+
+	job_catch_signals(job->client);
+	granted = acquire(job, outcome);
+	read_signals(job);
+	job_stop_catching();
+	if (!signalled(job, outcome) && granted)
+		run_command(job, outcome);
+	stop_reading_signals(job);
+}
+
+void job_run(const struct ctl *ctl, const struct lease_options *o, struct job_outcome *ret_outcome)
+{
+	struct job job = { .o = o };
+	struct leased_error err;
+	int rc;
+
+	rc = watcher_start(&job.watcher, &err);
+	if (rc < 0) {
+		not_granted(ret_outcome, rc, err.text);
+		return;
+	}
+	if (open_client(&job, ctl, ret_outcome)) {
+		hold(&job, ret_outcome);
+		leased_client_close(job.client);
+	}
+	watcher_stop(&job.watcher);
+}
+
+int job_check_grace(struct lease_options *o, const char *command)
+{
+	int64_t ttl_ms = o->acquire.ttl_ms > 0 ? o->acquire.ttl_ms : LEASED_TTL_DEFAULT_MS;
+
+	if (o->grace_ms < 0)
+		o->grace_ms = ttl_ms / 6 < GRACE_MAX_MS ? ttl_ms / 6 : GRACE_MAX_MS;
+	if (o->grace_ms >= ttl_ms / 2)
+		return ctl_usage(command, "the grace must be below half of the ttl");
+	return 0;
+}

@@ -1,0 +1,176 @@
+/* leasectl: the table of commands, global options and help. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "status.h"
+
+static const struct command {
+	const char *name;
+	int (*run)(const struct ctl *ctl, int argc, char *argv[]);
+	const char *summary, *help;
+} commands[] = {
+	{ "run", cmd_run, "hold a lease while a command runs",
+		"Usage: leasectl run [OPTION]... NAME -- COMMAND [ARG]...\n"
+		"Acquires NAME, runs COMMAND while renewing, releases. Exits with COMMAND's own exit code\n"
+		"(128+N when signal N ended it, 126 or 127 when it could not be run); 75 when someone else\n"
+		"holds the lease, 76 when it was lost while COMMAND ran.\n\n"
+		"  -n, --no-wait            give up at once if it is held (default)\n"
+		"  -w, --wait DURATION      wait at most so long\n"
+		"  -t, --ttl DURATION       lease length (default 90s); it is renewed every third of it\n"
+		"  -E, --conflict-exit N    exit with N instead of 75\n"
+		"      --min-hold DURATION  the lease stays taken at least so long\n"
+		"      --value TEXT         published with the lease\n"
+		"      --grace DURATION     from SIGTERM to SIGKILL when the lease is lost\n"
+		"                           (default: a sixth of the ttl, at most 10s)\n"
+		"      --help\n\n"
+		"COMMAND sees LEASED_NAME, LEASED_TOKEN, LEASED_HOLDER and LEASED_EXPIRES_IN_MS.\n" },
+	{ "acquire", cmd_acquire, "take a lease and leave; prints holder and token",
+		"Usage: leasectl acquire [OPTION]... NAME\n"
+		"Acquires NAME and leaves; nobody renews it. Prints what renew and release need.\n\n"
+		"  -n, --no-wait            give up at once if it is held (default)\n"
+		"  -w, --wait DURATION      wait at most so long\n"
+		"  -t, --ttl DURATION       lease length (default 90s)\n"
+		"  -E, --conflict-exit N    exit with N instead of 75\n"
+		"      --min-hold DURATION  the lease stays taken at least so long\n"
+		"      --value TEXT         published with the lease\n"
+		"      --help\n" },
+	{ "renew", cmd_renew, "extend a lease by hand",
+		"Usage: leasectl renew [OPTION]... NAME --holder HOLDER --token TOKEN\n"
+		"Extends a lease that is still held; 76 when it is not.\n\n"
+		"      --holder HOLDER      as acquire printed it\n"
+		"      --token TOKEN        likewise\n"
+		"  -t, --ttl DURATION       the new length (default: as before)\n"
+		"      --help\n" },
+	{ "release", cmd_release, "give a lease back",
+		"Usage: leasectl release NAME --holder HOLDER --token TOKEN\n"
+		"Gives a lease back; 76 when it was not held.\n\n"
+		"      --holder HOLDER      as acquire printed it\n"
+		"      --token TOKEN        likewise\n"
+		"      --help\n" },
+	{ "get", cmd_get, "who holds a lease",
+		"Usage: leasectl get NAME\n"
+		"Prints who holds NAME. Exits with 0 when it is held, 75 when it is free.\n\n"
+		"      --help\n" },
+	{ "list", cmd_list, "all leases, or those that begin with a prefix",
+		"Usage: leasectl list [OPTION]... [PREFIX]\n"
+		"A table of leases in byte order of their names.\n\n"
+		"      --no-headers         leave the first line out\n"
+		"      --help\n" },
+	{ "elect", cmd_elect, "campaign for ever: lead when it is our turn",
+		"Usage: leasectl elect [OPTION]... NAME [-- COMMAND [ARG]...]\n"
+		"Waits until it leads, runs COMMAND while it does, and campaigns again when the lead is lost.\n"
+		"Ends with COMMAND's exit code when COMMAND ends by itself. Without COMMAND it prints a line\n"
+		"when it leads and when it has lost the lead. SIGTERM steps down at once.\n\n"
+		"  -t, --ttl DURATION       lease length (default 90s)\n"
+		"      --min-hold DURATION  the lease stays taken at least so long\n"
+		"      --value TEXT         published with the lease\n"
+		"      --grace DURATION     from SIGTERM to SIGKILL when the lead is lost\n"
+		"      --help\n" },
+	{ "doctor", cmd_doctor, "look at what usually goes wrong, and say what to do",
+		"Usage: leasectl doctor\n"
+		"Looks at every daemon of -s and at its database. Exits with 0 when nothing has failed.\n\n"
+		"      --help\n" },
+};
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+static void help_all(void)
+{
+	puts("Usage: leasectl [-s ADDR[,ADDR...]] [-o text|json] COMMAND ...\n"
+	     "Named leases from a leased daemon.\n");
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+	puts("\n"
+	     "  -s, --server ADDR  unix:/path or tcp:host:port; several are tried in turn\n"
+	     "                     (default: $LEASED_SERVER, else unix:/run/leased/leased.sock)\n"
+	     "  -o, --output FORM  text or json\n"
+	     "      --help, --version\n\n"
+	     "leasectl COMMAND --help tells more. Durations: 250ms, 30s, 5m, 1h30m, or seconds.\n"
+	     "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 75 held by someone\n"
+	     "else, 76 lost or not held, 77 not allowed, 78 configuration.");
+}
+
+void ctl_help(const char *command)
+{
+	const struct command *known = command ? find_command(command) : NULL;
+
+	if (known)
+		fputs(known->help, stdout);
+	else
+		help_all();
+}
+
+/* An option's value, behind '=' or in the next argument; NULL: this is not the option. */
+static const char *option_value(const char *name, const char *short_name, int argc, char *argv[],
+	int *at)
+{
+	size_t len = strlen(name);
+	const char *arg = argv[*at];
+
+	if (strncmp(arg, name, len) == 0 && arg[len] == '=')
+		return arg + len + 1;
+	if (strncmp(arg, short_name, 2) == 0 && arg[1] != '-' && arg[2])
+		return arg + 2;
+	if (strcmp(arg, name) != 0 && strcmp(arg, short_name) != 0)
+		return NULL;
+	return *at + 1 < argc ? argv[++*at] : "";
+}
+
+/* Options before the command. -1: go on with argv[*ret_at]; else the exit code. */
+static int read_globals(struct ctl *ctl, int argc, char *argv[], int *ret_at)
+{
+	int at;
+
+	for (at = 1; at < argc && argv[at][0] == '-'; at++) {
+		const char *value;
+
+		if (strcmp(argv[at], "--help") == 0) {
+			ctl_help(NULL);
+			return 0;
+		}
+		if (strcmp(argv[at], "--version") == 0) {
+			puts("leasectl " LEASED_VERSION);
+			return 0;
+		}
+		value = option_value("--server", "-s", argc, argv, &at);
+		if (value && !*value)
+			return ctl_usage("", "-s needs an address");
+		if (value) {
+			ctl->servers = value;
+			continue;
+		}
+		value = option_value("--output", "-o", argc, argv, &at);
+		if (!value)
+			return ctl_usage("", "unknown option %s", argv[at]);
+		if (strcmp(value, "json") != 0 && strcmp(value, "text") != 0)
+			return ctl_usage("", "-o is text or json");
+		ctl->json = *value == 'j';
+	}
+	*ret_at = at;
+	return -1;
+}
+
+int main(int argc, char *argv[])
+{
+	const struct command *command;
+	struct ctl ctl = { 0 };
+	int at = argc, code;
+
+	code = read_globals(&ctl, argc, argv, &at);
+	if (code >= 0)
+		return code;
+	if (at == argc)
+		return ctl_usage("", "what to do? The command is missing");
+	command = find_command(argv[at]);
+	if (!command)
+		return ctl_usage("", "unknown command \"%s\"", argv[at]);
+	return command->run(&ctl, argc - at, argv + at);
+}

@@ -1,0 +1,92 @@
+#include "output.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "ctl.h"
+#include "name.h"
+
+const char *output_state(const Leased__Lease *lease)
+{
+	switch (lease->state) {
+	case LEASED__LEASE__STATE__HELD: return "held";
+	case LEASED__LEASE__STATE__MIN_HOLD: return "min-hold";
+	default: return "free";
+	}
+}
+
+void output_holder(char *out, size_t size, const Leased__Lease *lease)
+{
+	char host[NAME_ESCAPED_SIZE];
+
+	*out = '\0';
+	if (!lease->holder)
+		return;
+	ctl_escape(host, sizeof host, lease->holder->host);
+	snprintf(out, size, "%s:%" PRIu32 ":%016" PRIx64, host, lease->holder->pid,
+		lease->holder->nonce);
+}
+
+/* Bytes that are UTF-8 by our rules; anything else a server might send is escaped. */
+static json_t *text(ProtobufCBinaryData bytes)
+{
+	json_t *string = json_stringn((const char *)bytes.data, bytes.len);
+	char escaped[4 * VALUE_MAX_LEN + 1];
+
+	if (string)
+		return string;
+	ctl_escape(escaped, sizeof escaped, bytes);
+	return json_string(escaped);
+}
+
+static json_t *time_text(int64_t unix_us)
+{
+	char out[32];
+
+	ctl_format_time(out, unix_us);
+	return json_string(out);
+}
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+	json_object_set_new(object, key, value);
+}
+
+static json_t *number(uint64_t value)
+{
+	return json_integer((json_int_t)value);
+}
+
+json_t *output_lease(const Leased__Lease *lease)
+{
+	json_t *object = json_object();
+	char holder[NAME_ESCAPED_SIZE + 64];
+
+	set(object, "name", text(lease->name));
+	set(object, "state", json_string(output_state(lease)));
+	if (lease->token > 0)
+		set(object, "token", number(lease->token));
+	if (lease->state != LEASED__LEASE__STATE__FREE) {
+		set(object, "expires_in_ms", number(lease->expires_in_ms));
+		set(object, "expires_at", time_text(lease->expires_at_us));
+	}
+	if (lease->holder) {
+		output_holder(holder, sizeof holder, lease);
+		set(object, "holder", json_string(holder));
+		set(object, "principal", text(lease->principal));
+		set(object, "held_for_ms", number(lease->held_for_ms));
+		set(object, "acquired_at", time_text(lease->acquired_at_us));
+		set(object, "ttl_ms", number(lease->ttl_ms));
+		if (lease->value.len > 0)
+			set(object, "value", text(lease->value));
+	}
+	set(object, "waiters", number(lease->waiters));
+	return object;
+}
+
+void output_json(json_t *object)
+{
+	json_dumpf(object, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+	putchar('\n');
+	json_decref(object);
+}
