@@ -1,0 +1,76 @@
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+
+import world  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """One private cluster for all tests of a file."""
+    with world.temporary_directory() as directory:
+        cluster = world.Postgres(directory).start()
+        yield cluster
+        cluster.stop()
+
+
+@pytest.fixture
+def own_postgres():
+    """A cluster that a test may stop, crash and freeze."""
+    with world.temporary_directory() as directory:
+        cluster = world.Postgres(directory).start()
+        yield cluster
+        cluster.stop()
+
+
+@pytest.fixture
+def database(postgres):
+    """A fresh database for each test; its conninfo."""
+    return postgres.conninfo(postgres.create_database())
+
+
+@pytest.fixture
+def directory():
+    with world.temporary_directory() as path:
+        yield path
+
+
+@pytest.fixture
+def start_daemon(directory, request):
+    """Starts daemons that end with the test; a failing test prints what they said."""
+    daemons = []
+
+    def start(conninfo, name=None, **kwargs):
+        daemon = world.Daemon(directory, conninfo, name or f"d{len(daemons)}", **kwargs)
+        daemons.append(daemon)
+        return daemon
+
+    yield start
+    failed = getattr(request.node, "failed", False)
+    for daemon in daemons:
+        code = daemon.stop()
+        text = daemon.log_path.read_text(errors="replace")
+        if failed:
+            print(f"--- {daemon.log_path.name}\n{text}")
+        assert "AddressSanitizer" not in text and "runtime error" not in text, text
+        assert code in (0, -9), f"leased ended with {code}:\n{text}"
+
+
+@pytest.fixture
+def daemon(database, start_daemon):
+    return start_daemon(database)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if outcome.get_result().failed:
+        item.failed = True
+
+
+def pytest_configure(config):
+    assert os.environ.get("LEASED_BIN_DIR"), "LEASED_BIN_DIR names the build directory"

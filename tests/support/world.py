@@ -1,0 +1,195 @@
+"""What integration tests start: PostgreSQL, PgBouncer, daemons, leasectl. All real, all private.
+
+Everything listens on Unix sockets in a temporary directory, or on free loopback ports; whatever a test
+starts is stopped by pid when its fixture ends.
+"""
+import glob
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+BIN = pathlib.Path(os.environ["LEASED_BIN_DIR"])
+LEASED = BIN / "server" / "leased"
+LEASECTL = BIN / "client" / "leasectl"
+GIVE_UP = 60  # seconds; far above what a loaded machine needs
+
+
+def pg_bin():
+    return max(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[4]))
+
+
+def until(condition, what, give_up=GIVE_UP):
+    """Waits until condition() is true and returns its value."""
+    end = time.monotonic() + give_up
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"gave up waiting for {what}")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Postgres:
+    """A private cluster; durable, since crashes are part of the tests."""
+
+    def __init__(self, directory, settings=""):
+        self.dir = pathlib.Path(directory)
+        self.data = self.dir / "data"
+        self.log = self.dir / "log"
+        self.process = None
+        self.databases = 0
+        subprocess.run(
+            [f"{pg_bin()}/initdb", "-D", self.data, "-U", "leased", "--auth=trust", "-E", "UTF8",
+             "--locale=C.UTF-8", "--no-sync"], check=True, capture_output=True)
+        with open(self.data / "postgresql.conf", "a") as conf:
+            conf.write(f"listen_addresses=''\nunix_socket_directories='{self.dir}'\n"
+                       f"max_connections=200\nshared_buffers=32MB\n{settings}\n")
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [f"{pg_bin()}/postgres", "-D", self.data], stdout=open(self.log, "ab"),
+            stderr=subprocess.STDOUT)
+        until(self.answers, "PostgreSQL to start")
+        return self
+
+    def answers(self):
+        return subprocess.run([f"{pg_bin()}/pg_isready", "-q", "-h", self.dir]).returncode == 0
+
+    def stop(self, how=signal.SIGINT):
+        """SIGINT: fast. SIGQUIT: immediate, as a crash."""
+        if self.process:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(how)
+            self.process.wait(GIVE_UP)
+            self.process = None
+
+    def conninfo(self, dbname="postgres", user="leased"):
+        return f"host={self.dir} user={user} dbname={dbname}"
+
+    def connect(self, dbname="postgres", user="leased", **kwargs):
+        import psycopg
+        return psycopg.connect(self.conninfo(dbname, user), autocommit=True, **kwargs)
+
+    def create_database(self):
+        self.databases += 1
+        name = f"t{os.getpid()}_{self.databases}"
+        with self.connect() as conn:
+            conn.execute(f"CREATE DATABASE {name}")
+        return name
+
+
+class PgBouncer:
+    """Transaction mode, in front of a cluster."""
+
+    def __init__(self, directory, postgres, settings=""):
+        self.dir = pathlib.Path(directory)
+        config = self.dir / "pgbouncer.ini"
+        config.write_text(
+            f"[databases]\n* = host={postgres.dir} user=leased\n[pgbouncer]\nlisten_addr=\n"
+            f"unix_socket_dir={self.dir}\nlisten_port=6432\npool_mode=transaction\nauth_type=any\n"
+            f"max_client_conn=500\ndefault_pool_size=10\nlogfile={self.dir}/pgbouncer.log\n{settings}\n")
+        self.process = subprocess.Popen(["/usr/sbin/pgbouncer", config], stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        until(lambda: (self.dir / ".s.PGSQL.6432").exists(), "PgBouncer to start")
+
+    def conninfo(self, dbname):
+        return f"host={self.dir} port=6432 user=leased dbname={dbname}"
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(GIVE_UP)
+
+
+class Daemon:
+    def __init__(self, directory, conninfo, name="leased", args=(), env=None, wait="database_ready"):
+        self.dir = pathlib.Path(directory)
+        self.socket = self.dir / f"{name}.sock"
+        self.address = f"unix:{self.socket}"
+        self.log_path = self.dir / f"{name}.log"
+        self.command = [LEASED, "--database", conninfo, "--listen", self.address, *args]
+        self.env = {**os.environ, **(env or {})}
+        self.process = None
+        self.start(wait)
+
+    def start(self, wait="database_ready"):
+        self.seen = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self.process = subprocess.Popen(self.command, stderr=open(self.log_path, "ab"), env=self.env)
+        if wait:
+            self.wait_event(wait)
+
+    def log(self):
+        """What it has said since the last start."""
+        with open(self.log_path, "rb") as f:
+            f.seek(self.seen)
+            return f.read().decode()
+
+    def wait_event(self, event):
+        def seen():
+            if self.process.poll() is not None:
+                raise AssertionError(f"leased ended with {self.process.returncode}:\n{self.log()}")
+            return f"event={event}" in self.log()
+        until(seen, f"event {event}")
+
+    def signal(self, signo):
+        self.process.send_signal(signo)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(GIVE_UP)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                self.process.wait(GIVE_UP)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
+        return self.process.returncode
+
+    def memory_kb(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0])
+
+
+def servers(daemons):
+    if isinstance(daemons, str):
+        return daemons
+    if isinstance(daemons, Daemon):
+        return daemons.address
+    return ",".join(d.address for d in daemons)
+
+
+def ctl(daemons, *args, **kwargs):
+    """Runs leasectl to its end."""
+    return subprocess.run([LEASECTL, "-s", servers(daemons), *args], capture_output=True,
+                          timeout=GIVE_UP, **{"text": True, **kwargs})
+
+
+def ctl_json(daemons, *args):
+    """The objects that leasectl prints."""
+    done = ctl(daemons, "-o", "json", *args)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def ctl_start(daemons, *args, **kwargs):
+    """Starts leasectl; the caller waits for it."""
+    return subprocess.Popen([LEASECTL, "-s", servers(daemons), *args],
+                            **{"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs})
+
+
+def temporary_directory():
+    return tempfile.TemporaryDirectory(prefix="lsd", dir=os.environ.get("TMPDIR", "/tmp"),
+                                       ignore_cleanup_errors=True)
