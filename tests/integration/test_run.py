@@ -1,0 +1,267 @@
+"""leasectl run: the job runs on exactly one, is told what it holds, and never outlives its lease."""
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import time
+
+import pytest
+
+import world
+from world import ctl, ctl_json, ctl_start, until
+
+HELD, LOST = 75, 76
+
+
+def alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def pid_from(path):
+    """The pid that a job writes when it runs."""
+    return int(until(lambda: path.exists() and path.read_text().strip(), f"{path.name}"))
+
+
+@pytest.fixture
+def here(directory):
+    return pathlib.Path(directory)
+
+
+JOB = "echo $$ >{0}.tmp; mv {0}.tmp {0}; "  # the pid, whole at once
+
+
+@pytest.mark.parametrize("script,code", [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)])
+def test_the_commands_own_code_is_returned(daemon, script, code):
+    assert ctl(daemon, "run", "x", "--", "sh", "-c", script).returncode == code
+    assert ctl(daemon, "get", "x").returncode == HELD  # given back
+
+
+def test_a_command_that_cannot_run(daemon, here):
+    (here / "not-executable").write_text("")
+    assert ctl(daemon, "run", "x", "--", "no-such-command").returncode == 127
+    assert ctl(daemon, "run", "x", "--", str(here / "not-executable")).returncode == 126
+    assert ctl(daemon, "get", "x").returncode == HELD
+
+
+def test_the_job_is_told_what_it_holds(daemon):
+    done = ctl(daemon, "run", "-t", "60s", "a b", "--", "env")
+    env = dict(line.split("=", 1) for line in done.stdout.splitlines() if line.startswith("LEASED_"))
+    assert env["LEASED_NAME"] == "a b" and int(env["LEASED_TOKEN"]) > 0
+    assert len(env["LEASED_HOLDER"].rsplit(":", 2)[2]) == 16
+    assert 50000 < int(env["LEASED_EXPIRES_IN_MS"]) <= 60000
+
+
+def test_the_exit_status_is_in_the_history(daemon, database):
+    import psycopg
+    ctl(daemon, "run", "x", "--", "sh", "-c", "exit 3")
+    with psycopg.connect(database) as conn:
+        assert conn.execute("SELECT ended, exit_status FROM leased.events WHERE name = 'x'").fetchall() == [("released", 3)]
+
+
+def test_two_contenders_one_runs(daemon, here):
+    first = ctl_start(daemon, "run", "x", "--", "sh", "-c", JOB.format(here / "pid") + "read line", stdin=subprocess.PIPE)
+    pid_from(here / "pid")
+    second = ctl(daemon, "run", "x", "--", "touch", str(here / "second"))
+    assert second.returncode == HELD and not (here / "second").exists()
+    first.communicate("go\n")
+    assert first.returncode == 0
+
+
+def test_it_is_renewed_while_the_job_runs(daemon):
+    assert ctl(daemon, "run", "-t", "600ms", "x", "--", "sleep", "2").returncode == 0
+
+
+def test_a_lost_lease_ends_the_job_before_another_gets_it(daemon, here, start_daemon, database):
+    """The daemon is frozen: no renewal is answered. A job that ignores TERM is killed before the expiry."""
+    script = f"trap 'echo term >>{here}/term' TERM; " + JOB.format(here / "pid") + "while :; do sleep 0.05; done"
+    run = ctl_start(daemon, "run", "-t", "3s", "--grace", "1s", "x", "--", "sh", "-c", script)
+    pid = pid_from(here / "pid")
+    daemon.signal(signal.SIGSTOP)
+    other = start_daemon(database)
+    taken = ctl_json(other, "acquire", "-w", "60s", "x")
+    assert not alive(pid), "the job ran while another had the lease"
+    assert taken and (here / "term").exists()
+    out, err = run.communicate(timeout=world.GIVE_UP)
+    assert run.returncode == LOST and "lost" in err
+    daemon.signal(signal.SIGCONT)
+
+
+def test_another_daemon_keeps_the_lease_alive(daemon, here, start_daemon, database):
+    other = start_daemon(database)
+    run = ctl_start([daemon, other], "run", "-t", "4s", "x", "--", "sh", "-c",
+                    JOB.format(here / "pid") + "read line; exit 5", stdin=subprocess.PIPE)
+    pid = pid_from(here / "pid")
+    token = ctl_json(other, "get", "x")[0]["token"]
+    daemon.kill()
+    deadline = time.monotonic() + 6
+    while time.monotonic() < deadline:  # longer than the ttl: somebody renews
+        assert alive(pid)
+        time.sleep(0.1)
+    assert ctl_json(other, "get", "x")[0]["token"] == token
+    run.communicate("go\n")
+    assert run.returncode == 5
+    assert ctl(other, "get", "x").returncode == HELD
+
+
+def test_a_stopped_leasectl_cannot_keep_its_job(daemon, here):
+    """SIGSTOP past the ttl: the job is dead before another takes over; on waking the first knows."""
+    run = ctl_start(daemon, "run", "-t", "2s", "x", "--", "sh", "-c", JOB.format(here / "pid") + "sleep 1000")
+    pid = pid_from(here / "pid")
+    run.send_signal(signal.SIGSTOP)
+    assert ctl_json(daemon, "acquire", "-w", "60s", "x")
+    assert not alive(pid)
+    run.send_signal(signal.SIGCONT)
+    run.communicate(timeout=world.GIVE_UP)
+    assert run.returncode == LOST
+
+
+def test_a_killed_leasectl_takes_its_job_along(daemon, here):
+    run = ctl_start(daemon, "run", "x", "--", "sh", "-c", f"setsid sh -c '{JOB.format(here / 'grandchild')} sleep 1000' & "
+                    + JOB.format(here / "pid") + "wait")
+    pids = [pid_from(here / "pid"), pid_from(here / "grandchild")]
+    run.kill()
+    until(lambda: not any(map(alive, pids)), "the job to end")
+    run.communicate()
+
+
+def test_descendants_in_the_group_delay_the_release(daemon, here):
+    run = ctl_start(daemon, "run", "x", "--", "sh", "-c", f"(while [ ! -e {here}/go ]; do sleep 0.02; done) & "
+                    + JOB.format(here / "pid") + "exit 4", stdout=subprocess.DEVNULL)
+    pid = pid_from(here / "pid")
+    until(lambda: not alive(pid), "the command itself to end")
+    assert ctl(daemon, "get", "x").returncode == 0  # still held
+    (here / "go").touch()
+    run.communicate(timeout=world.GIVE_UP)
+    assert run.returncode == 4
+
+
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT])
+def test_signals_are_passed_on(daemon, here, signo):
+    script = f"trap 'exit 40' {signo.name[3:]}; " + JOB.format(here / "pid") + "while :; do sleep 0.02; done"
+    run = ctl_start(daemon, "run", "x", "--", "sh", "-c", script)
+    pid_from(here / "pid")
+    run.send_signal(signo)
+    run.communicate(timeout=world.GIVE_UP)
+    assert run.returncode == 40
+    assert ctl(daemon, "get", "x").returncode == HELD
+
+
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_waiting_leaves_the_queue(daemon, here, signo):
+    ctl(daemon, "acquire", "x")
+    run = ctl_start(daemon, "run", "-w", "10m", "x", "--", "touch", str(here / "ran"))
+    until(lambda: ctl_json(daemon, "get", "x")[0]["waiters"] == 1, "the waiter")
+    run.send_signal(signo)
+    run.communicate(timeout=world.GIVE_UP)
+    assert run.returncode == 128 + signo and not (here / "ran").exists()
+    assert ctl_json(daemon, "get", "x")[0]["waiters"] == 0
+
+
+def test_a_signal_that_crosses_the_grant_starts_nothing_or_reaches_the_job(daemon, here):
+    """The race, many times: either the job never ran, or it was ended by the signal. Nothing stays held."""
+    for i in range(20):
+        name = f"race/{i}"
+        held = ctl_json(daemon, "acquire", name)[0]
+        run = ctl_start(daemon, "run", "-w", "10m", name, "--", "sleep", "1000")
+        until(lambda: ctl_json(daemon, "get", name)[0]["waiters"] == 1, "the waiter")
+        release = ctl_start(daemon, "release", name, "--holder", held["holder"], "--token", str(held["token"]))
+        time.sleep(i * 0.002)
+        run.send_signal(signal.SIGTERM)
+        release.communicate()
+        run.communicate(timeout=world.GIVE_UP)
+        assert run.returncode == 128 + signal.SIGTERM
+        assert ctl(daemon, "get", name).returncode == HELD
+
+
+def test_a_wait_that_runs_out(daemon):
+    ctl(daemon, "acquire", "x")
+    done = ctl(daemon, "run", "-w", "300ms", "x", "--", "true")
+    assert done.returncode == HELD and "the wait ran out" in done.stderr and "holds it with token" in done.stderr
+    assert ctl(daemon, "run", "-w", "300ms", "-E", "3", "x", "--", "true").returncode == 3
+
+
+def test_no_daemon_is_unavailable(directory):
+    done = ctl(f"unix:{directory}/none.sock", "run", "x", "--", "true")
+    assert done.returncode == 69 and "no daemon answers" in done.stderr
+
+
+def on_terminal(args):
+    """Runs a command as the foreground job of a terminal; returns pid and master."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execv(args[0], args)
+    return pid, master
+
+
+def wait_code(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_the_terminals_interrupt_reaches_the_job(daemon, here):
+    script = "trap 'exit 41' INT; " + JOB.format(here / "pid") + "while :; do sleep 0.02; done"
+    pid, master = on_terminal([str(world.LEASECTL), "-s", daemon.address, "run", "x", "--", "sh", "-c", script])
+    pid_from(here / "pid")
+    os.write(master, b"\x03")
+    assert wait_code(pid) == 41
+    os.close(master)
+
+
+def test_the_job_can_read_the_terminal(daemon, here):
+    script = JOB.format(here / "pid") + f"read line; echo \"$line\" >{here}/line"
+    pid, master = on_terminal([str(world.LEASECTL), "-s", daemon.address, "run", "x", "--", "sh", "-c", script])
+    pid_from(here / "pid")
+    os.write(master, b"hello\n")
+    assert wait_code(pid) == 0
+    assert (here / "line").read_text() == "hello\n"
+    os.close(master)
+
+
+def test_stop_and_continue_on_a_terminal(daemon, here):
+    """In an interactive shell: ^Z stops job and leasectl, fg goes on with both."""
+    pid, master = on_terminal(["/bin/bash", "--norc", "-i"])
+    script = JOB.format(here / "pid") + f"while [ ! -e {here}/go ]; do sleep 0.02; done; touch {here}/done"
+    (here / "job").write_text(script)
+    os.write(master, f"{world.LEASECTL} -s {daemon.address} run x -- sh {here}/job; echo code-$?\n".encode())
+    job = pid_from(here / "pid")
+    os.write(master, b"\x1a")
+    until(lambda: pathlib.Path(f"/proc/{job}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T", "the job to stop")
+    os.write(master, b"\nfg\n")
+    until(lambda: pathlib.Path(f"/proc/{job}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T", "the job to go on")
+    (here / "go").touch()
+    until(lambda: (here / "done").exists(), "the job to end")
+    os.write(master, b"exit\n")
+    wait_code(pid)
+    os.close(master)
+
+
+def test_elect_leads_steps_down_and_campaigns_again(daemon, here):
+    """Two candidates; the leader is stopped past its ttl: the other leads; the first campaigns again."""
+    first = ctl_start(daemon, "elect", "-t", "1s", "boss")
+    assert first.stdout.readline().startswith("leading")
+    second = ctl_start(daemon, "elect", "-t", "1s", "boss")
+    until(lambda: ctl_json(daemon, "get", "boss")[0]["waiters"] == 1, "the second candidate")
+    first.send_signal(signal.SIGSTOP)
+    assert second.stdout.readline().startswith("leading")
+    first.send_signal(signal.SIGCONT)
+    assert first.stdout.readline().startswith("lost")
+    until(lambda: ctl_json(daemon, "get", "boss")[0]["waiters"] == 1, "the first to campaign again")
+    second.send_signal(signal.SIGTERM)
+    second.communicate(timeout=world.GIVE_UP)
+    assert second.returncode == 128 + signal.SIGTERM
+    assert first.stdout.readline().startswith("leading")
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=world.GIVE_UP)
+
+
+def test_elect_runs_a_command_while_leading(daemon, here):
+    leader = ctl_start(daemon, "elect", "-t", "5s", "boss", "--", "sh", "-c", JOB.format(here / "pid") + "sleep 1000")
+    pid = pid_from(here / "pid")
+    leader.send_signal(signal.SIGTERM)
+    leader.communicate(timeout=world.GIVE_UP)
+    assert leader.returncode == 143 and not alive(pid)
+    assert ctl(daemon, "get", "boss").returncode == HELD
