@@ -9,7 +9,9 @@
 
 #include "name.h"
 
-#define LINE_SIZE 4096
+#define LINE_SIZE  4096
+#define TAIL_SIZE  16   /* kept free for the mark of a cut and the end of the line */
+#define VALUE_SIZE 1024 /* of one value once escaped; any name fits */
 
 static struct {
 	enum log_level level;
@@ -19,6 +21,8 @@ static struct {
 struct line {
 	char text[LINE_SIZE];
 	size_t len;
+	bool full; /* the field being written does not fit */
+	bool cut;  /* a field was left out */
 };
 
 void log_init(enum log_level level, bool json)
@@ -32,11 +36,12 @@ bool log_enabled(enum log_level level)
 	return level <= settings.level;
 }
 
-/* A line that would be too long is cut; its end stays well-formed. */
 static void put(struct line *line, const char *text, size_t len)
 {
-	if (line->len + len > LINE_SIZE - 8)
+	if (line->len + len > LINE_SIZE - TAIL_SIZE) {
+		line->full = true;
 		return;
+	}
 	memcpy(line->text + line->len, text, len);
 	line->len += len;
 }
@@ -49,7 +54,7 @@ static void put_string(struct line *line, const char *text)
 /* Control characters, quotes and what is not UTF-8 are escaped: a value stays one value of one line. */
 static void put_quoted(struct line *line, const char *value)
 {
-	char escaped[2 * 1024];
+	char escaped[VALUE_SIZE];
 	size_t len = name_escape(escaped, sizeof escaped, (const uint8_t *)value, strlen(value));
 
 	put_string(line, "\"");
@@ -63,9 +68,9 @@ static void put_quoted(struct line *line, const char *value)
 
 static bool needs_quotes(const char *value)
 {
-	return settings.json || !*value || strcspn(value, " =\"\\") != strlen(value) ||
-	       strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-			     "0123456789_-./:,;@+()[]%") != strlen(value);
+	return settings.json || !*value ||
+	       value[strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				   "0123456789_-./:,;@+()[]%")];
 }
 
 static void put_key(struct line *line, const char *key)
@@ -81,19 +86,35 @@ static void put_key(struct line *line, const char *key)
 	}
 }
 
+/* A field goes in whole or not at all, so that a line that would be too long stays well-formed. */
+static void end_field(struct line *line, size_t start)
+{
+	if (line->full) {
+		line->len = start;
+		line->cut = true;
+	}
+	line->full = false;
+}
+
 static void put_text(struct line *line, const char *key, const char *value)
 {
+	size_t start = line->len;
+
 	put_key(line, key);
 	if (needs_quotes(value))
 		put_quoted(line, value);
 	else
 		put_string(line, value);
+	end_field(line, start);
 }
 
 static void put_number(struct line *line, const char *key, const char *digits)
 {
+	size_t start = line->len;
+
 	put_key(line, key);
 	put_string(line, digits);
+	end_field(line, start);
 }
 
 static void put_time(struct line *line)
@@ -108,6 +129,16 @@ static void put_time(struct line *line)
 	snprintf(millis, sizeof millis, ".%03dZ", (int)(now.tv_nsec / 1000000) % 1000);
 	strcat(text, millis);
 	put_text(line, "ts", text);
+}
+
+static void end_line(struct line *line)
+{
+	static const char *const ends[2][2] = { { "\n", " cut=1\n" }, { "}\n", ",\"cut\":1}\n" } };
+	const char *end = ends[settings.json][line->cut];
+	size_t len = strlen(end);
+
+	memcpy(line->text + line->len, end, len); /* TAIL_SIZE has room for it */
+	line->len += len;
 }
 
 void log_event(enum log_level level, const char *event, ...)
@@ -142,8 +173,7 @@ void log_event(enum log_level level, const char *event, ...)
 		put_number(&line, key, digits);
 	}
 	va_end(args);
-	memcpy(line.text + line.len, settings.json ? "}\n" : "\n", 2);
-	line.len += settings.json ? 2 : 1;
+	end_line(&line);
 	/* One write a line, so that lines of several processes do not mix; a failing stderr has no other. */
 	if (write(STDERR_FILENO, line.text, line.len) < 0)
 		return;

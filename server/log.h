@@ -21,7 +21,8 @@ bool log_enabled(enum log_level level);
  * type letter and value, ended by NULL:
  *   log_event(LOG_INFO, "listening", "addr", 's', text, "port", 'd', (int64_t)port, NULL);
  * 's' const char * (NULL writes an empty value), 'd' int64_t, 'u' uint64_t. Values are quoted and
- * escaped, so that a name with newlines, escape codes or quotes stays one value of one line.
+ * escaped, so that a name with newlines, escape codes or quotes stays one value of one line. Long
+ * values are cut; a field that does not fit into the line is left out, and `cut=1` ends the line.
  */
 void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));
 
