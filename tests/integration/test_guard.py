@@ -125,7 +125,7 @@ def test_an_uncommitted_insert_delays_its_own_lease_only(daemon, database):
         for other in others:
             other.communicate(timeout=world.GIVE_UP)
             assert other.returncode == 0
-        stuck.communicate(timeout=world.GIVE_UP)
-        assert stuck.returncode == 69 and "locked" in stuck.stderr
+        err = stuck.communicate(timeout=world.GIVE_UP)[1]
+        assert stuck.returncode == 69 and "locked" in err
         app.commit()
     assert ctl(daemon, "acquire", "open").returncode == HELD
