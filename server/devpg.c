@@ -1,40 +1,33 @@
 /*
- * devpg_start -> find binaries -> make DIR -> initdb -> fork the watcher -> it starts postgres -> wait
- * until it answers. The watcher lives in a session of its own and holds the read end of a pipe: its end
- * (devpg_stop, or the daemon's death in whatever way) tells it to stop the cluster and clean up.
+ * devpg_start -> find binaries -> make and lock DIR -> fork the watcher -> wait until the server
+ * answers. The watcher (devpg_watch.c) holds one end of the leash; the daemon's end closes with
+ * devpg_stop or with the daemon's death in whatever way.
  */
 #include "devpg.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <glob.h>
-#include <grp.h>
 #include <libpq-fe.h>
+#include <limits.h>
 #include <poll.h>
 #include <pwd.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "log.h"
+#include "clock.h"
+#include "devpg_watch.h"
 #include "status.h"
 
-#define BIN_SIZE      256
+#define DIR_LEN_MAX   (DEVPG_PATH_SIZE - sizeof "/.s.PGSQL.5432")
 #define START_WAIT_MS 60000
-#define STOP_WAIT_MS  10000
-
-static void pause_ms(int ms)
-{
-	poll(NULL, 0, ms);
-}
 
 /* PostgreSQL refuses to run as root. */
 static const struct passwd *server_user(void)
@@ -49,7 +42,7 @@ static const struct passwd *server_user(void)
 
 static bool has_both(const char *bin)
 {
-	char path[BIN_SIZE + 16];
+	char path[DEVPG_BIN_SIZE + 16];
 
 	snprintf(path, sizeof path, "%s/initdb", bin);
 	if (access(path, X_OK) < 0)
@@ -58,14 +51,14 @@ static bool has_both(const char *bin)
 	return access(path, X_OK) == 0;
 }
 
-static bool find_in_path(char bin[static BIN_SIZE])
+static bool find_in_path(char bin[static DEVPG_BIN_SIZE])
 {
 	const char *path = getenv("PATH");
 
 	while (path && *path) {
 		size_t len = strcspn(path, ":");
 
-		if (len > 0 && len < BIN_SIZE) {
+		if (*path == '/' && len < DEVPG_BIN_SIZE) {
 			memcpy(bin, path, len);
 			bin[len] = '\0';
 			if (has_both(bin))
@@ -77,7 +70,7 @@ static bool find_in_path(char bin[static BIN_SIZE])
 }
 
 /* Debian keeps them out of PATH; the newest version wins. */
-static bool find_in_debian(char bin[static BIN_SIZE])
+static bool find_in_debian(char bin[static DEVPG_BIN_SIZE])
 {
 	glob_t found;
 	int best = 0;
@@ -87,7 +80,7 @@ static bool find_in_debian(char bin[static BIN_SIZE])
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		int version = atoi(found.gl_pathv[i] + strlen("/usr/lib/postgresql/"));
 
-		if (version <= best || strlen(found.gl_pathv[i]) >= BIN_SIZE ||
+		if (version <= best || strlen(found.gl_pathv[i]) >= DEVPG_BIN_SIZE ||
 			!has_both(found.gl_pathv[i]))
 			continue;
 		best = version;
@@ -97,230 +90,218 @@ static bool find_in_debian(char bin[static BIN_SIZE])
 	return best > 0;
 }
 
-static int make_directory(struct devpg *pg, const char *dir, const struct passwd *user,
-	struct leased_error *err)
+/* Asked as the user: a directory above may be closed to it, or access lists may open it. */
+static bool can_reach(const struct passwd *user, const char *dir)
 {
-	const char *tmp = getenv("TMPDIR");
-	int n;
+	int status = -1;
+	pid_t pid;
 
-	pg->keep = dir != NULL;
-	n = dir ? snprintf(pg->dir, sizeof pg->dir, "%s", dir) :
-		  snprintf(pg->dir, sizeof pg->dir, "%s/leased-dev.XXXXXX", tmp && *tmp ? tmp : "/tmp");
-	/* The longest path below it is a socket's. */
-	if ((size_t)n + strlen("/.s.PGSQL.5432") >= DEVPG_PATH_SIZE)
-		return fail(err, LEASED_ECONFIG, "%s: too long for a socket's path: use --data with a shorter one",
-			dir ? dir : tmp);
-	if (!dir && !mkdtemp(pg->dir))
-		return fail(err, LEASED_ECONFIG, "make a directory %s: %s", pg->dir, strerror(errno));
-	if (dir && mkdir(dir, 0700) < 0 && errno != EEXIST)
-		return fail(err, LEASED_ECONFIG, "make the directory %s: %s", dir, strerror(errno));
-	if (user && chown(pg->dir, user->pw_uid, user->pw_gid) < 0)
-		return fail(err, LEASED_ECONFIG, "give %s to user %s: %s", pg->dir, user->pw_name,
+	pid = fork();
+	if (pid == 0)
+		_exit(devpg_become(user) < 0 || access(dir, X_OK) < 0);
+	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* For nobody but the server's user; root passes anyway. */
+static int make_private(const char *dir, const struct passwd *user, struct leased_error *err)
+{
+	if (user && chown(dir, user->pw_uid, user->pw_gid) < 0)
+		return fail(err, LEASED_ECONFIG, "give %s to user %s: %s", dir, user->pw_name,
 			strerror(errno));
-	if (chmod(pg->dir, 0700) < 0)
-		return fail(err, LEASED_ECONFIG, "protect %s: %s", pg->dir, strerror(errno));
+	if (chmod(dir, 0700) < 0)
+		return fail(err, LEASED_ECONFIG, "protect %s: %s", dir, strerror(errno));
+	if (!can_reach(user, dir))
+		return fail(err, LEASED_ECONFIG,
+			"the server runs as user %s, who cannot reach %s: choose a --data DIR "
+			"below directories that all may enter",
+			user ? user->pw_name : "itself", dir);
 	return 0;
 }
 
-/* In a child: becomes the user, says what it says into DIR/log, and runs a program. */
-static void run_as(const struct passwd *user, const char *dir, const char *const argv[])
+/* Of a socket's path there is a limit, and a comma in a host means two of them to libpq. */
+static bool fits_libpq(const char *dir, size_t more)
 {
-	char log[DEVPG_PATH_SIZE + 8];
-	int fd;
-
-	if (user && (initgroups(user->pw_name, user->pw_gid) < 0 || setgid(user->pw_gid) < 0 ||
-			    setuid(user->pw_uid) < 0))
-		_exit(126);
-	snprintf(log, sizeof log, "%s/log", dir);
-	fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	if (fd < 0 || chdir(dir) < 0)
-		_exit(126);
-	dup2(fd, STDOUT_FILENO);
-	dup2(fd, STDERR_FILENO);
-	prctl(PR_SET_PDEATHSIG, SIGINT); /* after setuid, which clears it */
-	execv(argv[0], (char *const *)(uintptr_t)argv);
-	_exit(127);
+	return strlen(dir) + more <= DIR_LEN_MAX && !strchr(dir, ',');
 }
 
-/* What the server said last, for the error. */
-static void last_words(const struct devpg *pg, char *out, size_t size)
+static int make_temporary(struct devpg *pg, const struct passwd *user, struct leased_error *err)
 {
-	char path[DEVPG_PATH_SIZE + 8], line[512];
+	const char *tmp = getenv("TMPDIR");
+	int rc;
+
+	if (!tmp || *tmp != '/' || !fits_libpq(tmp, strlen("/leased-dev.XXXXXX")) ||
+		!can_reach(user, tmp))
+		tmp = "/tmp";
+	snprintf(pg->dir, sizeof pg->dir, "%s/leased-dev.XXXXXX", tmp);
+	if (!mkdtemp(pg->dir)) {
+		rc = fail(err, LEASED_ECONFIG, "make a directory in %s: %s", tmp, strerror(errno));
+		*pg->dir = '\0';
+		return rc;
+	}
+	return make_private(pg->dir, user, err);
+}
+
+static bool is_empty(const char *path)
+{
+	const struct dirent *entry;
+	DIR *dir = opendir(path);
+	bool empty = true;
+
+	if (!dir)
+		return false;
+	while ((entry = readdir(dir)))
+		empty = empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
+	closedir(dir);
+	return empty;
+}
+
+/* A directory that was there before is only used if it is empty, or ours from an earlier time. */
+static int check_earlier(const char *dir, const struct passwd *user, struct leased_error *err)
+{
+	uid_t uid = user ? user->pw_uid : geteuid();
+	const struct passwd *owner;
+	char lock[DEVPG_FILE_SIZE];
+	struct stat st;
+
+	snprintf(lock, sizeof lock, "%s/leased.lock", dir);
+	if (stat(dir, &st) < 0)
+		return fail(err, LEASED_ECONFIG, "look at %s: %s", dir, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return fail(err, LEASED_ECONFIG, "%s is not a directory", dir);
+	if (is_empty(dir) && (st.st_uid == uid || st.st_uid == geteuid()))
+		return make_private(dir, user, err);
+	if (st.st_uid != uid) {
+		owner = getpwuid(st.st_uid);
+		return fail(err, LEASED_ECONFIG,
+			"%s belongs to %s: start leased as that user, or choose another --data DIR",
+			dir, owner ? owner->pw_name : "someone else");
+	}
+	if (access(lock, F_OK) < 0)
+		return fail(err, LEASED_ECONFIG,
+			"%s is not empty, and leased --dev has not made it: choose another --data "
+			"DIR",
+			dir);
+	return 0;
+}
+
+static int use_directory(
+	struct devpg *pg, const char *dir, const struct passwd *user, struct leased_error *err)
+{
+	bool made = mkdir(dir, 0700) == 0;
+	char whole[PATH_MAX];
+
+	pg->keep = true;
+	if (!made && errno != EEXIST)
+		return fail(err, LEASED_ECONFIG, "make the directory %s: %s", dir, strerror(errno));
+	if (!realpath(dir, whole)) /* the server and libpq want it to start with a slash */
+		return fail(err, LEASED_ECONFIG, "find %s: %s", dir, strerror(errno));
+	if (!fits_libpq(whole, 0))
+		return fail(err, LEASED_ECONFIG,
+			"%s is no path for a socket of PostgreSQL: choose a --data DIR of at most "
+			"%zu bytes without a comma",
+			whole, DIR_LEN_MAX);
+	strcpy(pg->dir, whole);
+	return made ? make_private(pg->dir, user, err) : check_earlier(pg->dir, user, err);
+}
+
+static int lock_directory(const struct devpg *pg, int *ret_lock, struct leased_error *err)
+{
+	char path[DEVPG_FILE_SIZE];
+	int fd, rc;
+
+	snprintf(path, sizeof path, "%s/leased.lock", pg->dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return fail(err, LEASED_ECONFIG, "open %s: %s", path, strerror(errno));
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		rc = errno == EWOULDBLOCK
+			     ? fail(err, LEASED_ECONFIG, "%s is in use by another leased --dev",
+				       pg->dir)
+			     : fail(err, LEASED_ECONFIG, "lock %s: %s", path, strerror(errno));
+		close(fd);
+		return rc;
+	}
+	*ret_lock = fd;
+	return 0;
+}
+
+/* What was said last since the log was `from` bytes long; rather an error than what came after it.
+ */
+static void last_words(const struct devpg *pg, long from, char *out, size_t size)
+{
+	char path[DEVPG_FILE_SIZE], line[512];
+	bool is_error, has_error = false;
 	FILE *in;
 
 	snprintf(path, sizeof path, "%s/log", pg->dir);
-	snprintf(out, size, "nothing was said");
+	snprintf(out, size, "it said nothing");
 	in = fopen(path, "re");
 	if (!in)
 		return;
-	while (fgets(line, sizeof line, in))
-		if (line[strspn(line, " \t\n")] && !strstr(line, "database system is shut down"))
+	fseek(in, from, SEEK_SET);
+	while (fgets(line, sizeof line, in)) {
+		is_error = strstr(line, "FATAL") || strstr(line, "error:");
+		if (line[strspn(line, " \t\n")] && (is_error || !has_error))
 			snprintf(out, size, "%.*s", (int)strcspn(line, "\n"), line);
+		has_error = has_error || is_error;
+	}
 	fclose(in);
 }
 
-static int make_cluster(struct devpg *pg, const char *bin, const struct passwd *user,
-	struct leased_error *err)
+static int wait_until_ready(const struct devpg *pg, long log_from, struct leased_error *err)
 {
-	char initdb[BIN_SIZE + 16], data[DEVPG_PATH_SIZE + 16], mark[DEVPG_PATH_SIZE + 32];
-	const char *argv[] = { initdb, "-D", data, "-U", "leased", "--auth=trust", "--encoding=UTF8",
-		"--locale=C.UTF-8", "--no-instructions", NULL };
-	char said[256];
-	int status;
-	pid_t pid;
-
-	snprintf(data, sizeof data, "%s/data", pg->dir);
-	snprintf(mark, sizeof mark, "%s/PG_VERSION", data);
-	if (access(mark, F_OK) == 0)
-		return 0;
-	snprintf(initdb, sizeof initdb, "%s/initdb", bin);
-	log_event(LOG_INFO, "dev_initdb", "dir", 's', pg->dir, NULL);
-	pid = fork();
-	if (pid == 0)
-		run_as(user, pg->dir, argv);
-	if (pid < 0 || waitpid(pid, &status, 0) < 0)
-		return fail(err, LEASED_EINTERNAL, "run initdb: %s", strerror(errno));
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	last_words(pg, said, sizeof said);
-	return fail(err, LEASED_EUNAVAILABLE, "initdb in %s failed: %s", pg->dir, said);
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *walk)
-{
-	(void)st;
-	(void)type;
-	(void)walk;
-	return remove(path);
-}
-
-/* Waits up to wait_ms for a child; true when it has ended. */
-static bool ended_within(pid_t pid, int wait_ms)
-{
-	for (int waited = 0; waited <= wait_ms; waited += 20) {
-		if (waitpid(pid, NULL, WNOHANG) != 0)
-			return true;
-		pause_ms(20);
-	}
-	return false;
-}
-
-/* Fast shutdown first, then immediate, then no question any more. */
-static void stop_server(pid_t postgres)
-{
-	static const int signals[] = { SIGINT, SIGQUIT, SIGKILL };
-
-	for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-		kill(postgres, signals[i]);
-		if (ended_within(postgres, STOP_WAIT_MS))
-			return;
-	}
-}
-
-static pid_t start_server(const struct devpg *pg, const char *bin, const struct passwd *user)
-{
-	char program[BIN_SIZE + 16], data[DEVPG_PATH_SIZE + 16], sockets[DEVPG_PATH_SIZE + 32];
-	const char *argv[] = { program, "-D", data, "-c", "listen_addresses=", "-c", sockets, "-c",
-		"unix_socket_permissions=0700", "-c", "shared_buffers=32MB", "-c",
-		"max_connections=50", NULL };
-	pid_t pid;
-
-	snprintf(program, sizeof program, "%s/postgres", bin);
-	snprintf(data, sizeof data, "%s/data", pg->dir);
-	snprintf(sockets, sizeof sockets, "unix_socket_directories=%s", pg->dir);
-	pid = fork();
-	if (pid == 0)
-		run_as(user, pg->dir, argv);
-	return pid;
-}
-
-static void ignore_signals(void)
-{
-	static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2 };
-
-	for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
-		signal(ignored[i], SIG_IGN);
-}
-
-/* The watcher's whole life. postgres was started before signals are ignored: it must hear them. */
-static void watch(const struct devpg *pg, int leash, const char *bin, const struct passwd *user)
-{
-	struct pollfd fd = { .fd = leash, .events = POLLIN };
-	pid_t postgres;
-
-	setsid();
-	prctl(PR_SET_NAME, "leased-devpg");
-	postgres = start_server(pg, bin, user);
-	ignore_signals();
-	/* Nobody ever writes: readable means that the other end is gone. */
-	while (postgres > 0 && poll(&fd, 1, 200) <= 0)
-		if (waitpid(postgres, NULL, WNOHANG) == postgres)
-			postgres = -1;
-	if (postgres > 0)
-		stop_server(postgres);
-	while (poll(&fd, 1, -1) < 0) /* the server died before us: still wait for the end */
-		;
-	if (!pg->keep)
-		nftw(pg->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-	_exit(0);
-}
-
-static int start_watcher(struct devpg *pg, const char *bin, const struct passwd *user,
-	struct leased_error *err)
-{
-	int ends[2];
-
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return fail(err, LEASED_EINTERNAL, "make a pipe: %s", strerror(errno));
-	pg->watcher = fork();
-	if (pg->watcher == 0) {
-		close(ends[1]);
-		watch(pg, ends[0], bin, user);
-	}
-	close(ends[0]);
-	pg->leash = ends[1];
-	if (pg->watcher > 0)
-		return 0;
-	close(ends[1]);
-	return fail(err, LEASED_EINTERNAL, "fork: %s", strerror(errno));
-}
-
-/* The postmaster removes its pid file when it ends, and never makes one when it cannot start. */
-static int wait_until_ready(struct devpg *pg, struct leased_error *err)
-{
+	struct pollfd leash = { .fd = pg->leash, .events = POLLIN };
+	int64_t give_up_ms = clock_ms() + START_WAIT_MS;
 	char said[256];
 
-	for (int waited = 0; waited < START_WAIT_MS; waited += 50) {
+	while (clock_ms() < give_up_ms && poll(&leash, 1, 50) <= 0)
 		if (PQping(pg->conninfo) == PQPING_OK)
 			return 0;
-		pause_ms(50);
-		last_words(pg, said, sizeof said);
-		if (strstr(said, "FATAL") && waited > 1000)
-			break;
-	}
-	last_words(pg, said, sizeof said);
+	last_words(pg, log_from, said, sizeof said);
 	return fail(err, LEASED_EUNAVAILABLE, "PostgreSQL in %s does not start: %s", pg->dir, said);
+}
+
+static long log_size(const struct devpg *pg)
+{
+	char path[DEVPG_FILE_SIZE];
+	struct stat st;
+
+	snprintf(path, sizeof path, "%s/log", pg->dir);
+	return stat(path, &st) == 0 ? (long)st.st_size : 0;
+}
+
+static int start_in(struct devpg *pg, struct devpg_setup *setup, struct leased_error *err)
+{
+	char quoted[2 * DEVPG_PATH_SIZE + 3];
+	long log_from = log_size(pg);
+	int rc;
+
+	devpg_quote(quoted, pg->dir, '\'', '\\');
+	snprintf(pg->conninfo, sizeof pg->conninfo, "host=%s port=5432 user=leased dbname=postgres",
+		quoted);
+	rc = lock_directory(pg, &setup->lock, err);
+	if (rc < 0)
+		return rc;
+	rc = devpg_watch(pg, setup, err);
+	close(setup->lock);
+	if (rc < 0)
+		return rc;
+	return wait_until_ready(pg, log_from, err);
 }
 
 int devpg_start(struct devpg *pg, const char *dir, struct leased_error *err)
 {
-	const struct passwd *user = server_user();
-	char bin[BIN_SIZE];
+	struct devpg_setup setup = { .user = server_user() };
 	int rc;
 
 	*pg = (struct devpg){ .leash = -1 };
-	if (!find_in_path(bin) && !find_in_debian(bin))
+	if (!find_in_path(setup.bin) && !find_in_debian(setup.bin))
 		return fail(err, LEASED_ECONFIG,
-			"--dev needs PostgreSQL's initdb and postgres, found neither in PATH nor in /usr/lib/postgresql: apt-get install postgresql");
-	rc = make_directory(pg, dir, user, err);
-	if (rc < 0)
-		return rc;
-	snprintf(pg->conninfo, sizeof pg->conninfo, "host=%s user=leased dbname=postgres", pg->dir);
-	rc = make_cluster(pg, bin, user, err);
+			"--dev needs PostgreSQL's initdb and postgres, found neither in PATH nor "
+			"in /usr/lib/postgresql: apt-get install postgresql");
+	rc = dir ? use_directory(pg, dir, setup.user, err) : make_temporary(pg, setup.user, err);
 	if (rc == 0)
-		rc = start_watcher(pg, bin, user, err);
-	if (rc == 0)
-		rc = wait_until_ready(pg, err);
+		rc = start_in(pg, &setup, err);
 	if (rc < 0)
 		devpg_stop(pg);
 	return rc;
@@ -330,9 +311,10 @@ void devpg_stop(struct devpg *pg)
 {
 	if (pg->watcher > 0) {
 		close(pg->leash);
-		waitpid(pg->watcher, NULL, 0);
+		while (waitpid(pg->watcher, NULL, 0) < 0 && errno == EINTR)
+			;
 	} else if (*pg->dir && !pg->keep) {
-		nftw(pg->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+		devpg_remove(pg->dir);
 	}
 	*pg = (struct devpg){ .leash = -1 };
 }

@@ -20,16 +20,17 @@ struct devpg {
 	char conninfo[256];             /* for libpq */
 	bool keep;                      /* given by --data: stays after exit */
 	pid_t watcher;
-	int leash;                      /* write end of a pipe; its end tells the watcher to stop the cluster */
+	int leash;                      /* its end tells the watcher to stop; readable: the server has ended */
 };
 
 /*
  * Finds PostgreSQL's binaries (PATH, then the newest of /usr/lib/postgresql/N/bin; needs initdb,
  * postgres), makes the cluster in dir (NULL: a new temporary directory) unless there is one
  * already, starts it and waits until it answers. When started by root the server runs as the user
- * postgres, else nobody, who owns the directory; the daemon itself stays who it is.
- * LEASED_ECONFIG with what to do when binaries are missing; LEASED_EUNAVAILABLE with the last lines
- * of the server's log when it does not start.
+ * postgres, else nobody, who owns the directory; the daemon itself stays who it is. A dir that was
+ * there before must be empty, or made by an earlier call. Forks: no other thread may run yet.
+ * LEASED_ECONFIG with what to do when binaries are missing, or dir is in use or of no use;
+ * LEASED_EUNAVAILABLE with what the server said when it does not start.
  */
 int devpg_start(struct devpg *pg, const char *dir, struct leased_error *err);
 
