@@ -9,6 +9,8 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@ static struct {
 	struct leased_client *client;
 	unsigned names;
 	int64_t ttl_ms;
-	volatile sig_atomic_t over;
+	_Atomic bool over;
 } all;
 
 static int64_t now_ns(void)
@@ -37,12 +39,6 @@ static void pause_ms(unsigned ms)
 	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
 
 	nanosleep(&t, NULL);
-}
-
-static void on_term(int signo)
-{
-	(void)signo;
-	all.over = 1;
 }
 
 static unsigned draw(unsigned *seed, unsigned below)
@@ -111,6 +107,8 @@ int main(int argc, char *argv[])
 	struct leased_error err;
 	pthread_t threads[64];
 	unsigned seeds[64], n, seed;
+	sigset_t term;
+	int signo;
 
 	if (argc != 6)
 		return 64;
@@ -118,17 +116,17 @@ int main(int argc, char *argv[])
 	n = (unsigned)atoi(argv[3]) < 64 ? (unsigned)atoi(argv[3]) : 64;
 	all.names = (unsigned)atoi(argv[4]);
 	all.ttl_ms = atoi(argv[5]);
-	signal(SIGTERM, on_term);
-	while (leased_client_open(&all.client, &options, &err) < 0 && !all.over)
+	while (leased_client_open(&all.client, &options, &err) < 0)
 		fprintf(stderr, "contender: %s\n", err.text);
-	if (all.over)
-		return 0;
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, NULL); /* for all threads: only sigwait takes it */
 	for (unsigned i = 0; i < n; i++) {
 		seeds[i] = seed * 64 + i;
 		pthread_create(&threads[i], NULL, contend, &seeds[i]);
 	}
-	while (!all.over)
-		pause();
+	sigwait(&term, &signo);
+	all.over = true;
 	leased_client_interrupt(all.client);
 	for (unsigned i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);
