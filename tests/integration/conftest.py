@@ -9,6 +9,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import world  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind():
+    """Processes of a test end with it, also when it fails half-way."""
+    before = len(world.started)
+    yield
+    world.end_started(since=before)
+
+
 @pytest.fixture(scope="session")
 def postgres():
     """One private cluster for all tests of a file."""
@@ -74,3 +82,4 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_configure(config):
     assert os.environ.get("LEASED_BIN_DIR"), "LEASED_BIN_DIR names the build directory"
+    assert os.geteuid() != 0, "PostgreSQL refuses to run as root: tests/run changes to another user"

@@ -3,6 +3,7 @@
 Everything listens on Unix sockets in a temporary directory, or on free loopback ports; whatever a test
 starts is stopped by pid when its fixture ends.
 """
+import ctypes
 import glob
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 BIN = pathlib.Path(os.environ["LEASED_BIN_DIR"])
@@ -32,6 +34,30 @@ def until(condition, what, give_up=GIVE_UP):
             return value
         time.sleep(0.01)
     raise AssertionError(f"gave up waiting for {what}")
+
+
+started = []  # by start(), and not known to have ended
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None)
+
+
+def start(command, die_by=signal.SIGKILL, **kwargs):
+    """Starts a process that ends with its test (end_started) and with pytest, should that be killed."""
+    # The kernel watches the thread that forks, so a thread that ends before its children cannot promise.
+    promise = threading.current_thread() is threading.main_thread()
+    process = subprocess.Popen(command, **kwargs, preexec_fn=(
+        lambda: libc.prctl(PR_SET_PDEATHSIG, die_by)) if promise else None)
+    started.append(process)
+    return process
+
+
+def end_started(since=0):
+    """Kills by pid what is left of all that was started after the first `since`."""
+    for process in started[since:]:
+        if process.poll() is None:
+            process.kill()
+            process.wait(GIVE_UP)
+    del started[since:]
 
 
 def free_port():
@@ -57,9 +83,9 @@ class Postgres:
                        f"max_connections=200\nshared_buffers=32MB\n{settings}\n")
 
     def start(self):
-        self.process = subprocess.Popen(
-            [f"{pg_bin()}/postgres", "-D", self.data], stdout=open(self.log, "ab"),
-            stderr=subprocess.STDOUT)
+        with open(self.log, "ab") as log:
+            self.process = start([f"{pg_bin()}/postgres", "-D", self.data], stdout=log,
+                                 stderr=subprocess.STDOUT, die_by=signal.SIGQUIT)
         until(self.answers, "PostgreSQL to start")
         return self
 
@@ -99,8 +125,8 @@ class PgBouncer:
             f"[databases]\n* = host={postgres.dir} user=leased\n[pgbouncer]\nlisten_addr=\n"
             f"unix_socket_dir={self.dir}\nlisten_port=6432\npool_mode=transaction\nauth_type=any\n"
             f"max_client_conn=500\ndefault_pool_size=10\nlogfile={self.dir}/pgbouncer.log\n{settings}\n")
-        self.process = subprocess.Popen(["/usr/sbin/pgbouncer", config], stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
+        self.process = start(["/usr/sbin/pgbouncer", config], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
         until(lambda: (self.dir / ".s.PGSQL.6432").exists(), "PgBouncer to start")
 
     def conninfo(self, dbname):
@@ -124,7 +150,8 @@ class Daemon:
 
     def start(self, wait="database_ready"):
         self.seen = self.log_path.stat().st_size if self.log_path.exists() else 0
-        self.process = subprocess.Popen(self.command, stderr=open(self.log_path, "ab"), env=self.env)
+        with open(self.log_path, "ab") as log:
+            self.process = start(self.command, stderr=log, env=self.env)
         if wait:
             self.wait_event(wait)
 
@@ -185,9 +212,9 @@ def ctl_json(daemons, *args):
 
 
 def ctl_start(daemons, *args, **kwargs):
-    """Starts leasectl; the caller waits for it."""
-    return subprocess.Popen([LEASECTL, "-s", servers(daemons), *args],
-                            **{"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs})
+    """Starts leasectl; the caller waits for it, and what a failing test leaves is killed."""
+    return start([LEASECTL, "-s", servers(daemons), *args],
+                 **{"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs})
 
 
 def temporary_directory():
