@@ -3,6 +3,7 @@
  * request in flight, and the latency of each. Prints one line of key=value.
  *
  *   load ADDR cycle CLIENTS SECONDS           acquire, release, again, each client its own name
+ *   load ADDR acquire CLIENTS SECONDS         acquire new names only
  *   load ADDR renew CLIENTS SECONDS           each client renews its one lease as fast as it can
  *   load ADDR hold CLIENTS SECONDS LEASES EVERY_MS
  *                                             each client holds LEASES and renews each every EVERY_MS
@@ -30,7 +31,8 @@
 #define SAMPLES_MAX 4000000
 #define BUFFER      (FRAME_HEADER_LEN + FRAME_BODY_MAX)
 
-enum mode { MODE_CYCLE, MODE_RENEW, MODE_HOLD };
+enum mode { MODE_CYCLE, MODE_ACQUIRE, MODE_RENEW, MODE_HOLD };
+static const char *const mode_names[] = { "cycle", "acquire", "renew", "hold" };
 
 struct lease {
 	uint64_t token, nonce;
@@ -44,6 +46,8 @@ struct client {
 	size_t next;        /* the lease to acquire, then the first of the next renew */
 	size_t asked;       /* leases in the message in flight */
 	int64_t sent_us;
+	int64_t begun_us;   /* MODE_CYCLE: when its acquire was sent */
+	unsigned turn;      /* MODE_ACQUIRE: names so far */
 	int64_t due_us;     /* MODE_HOLD: when the next chunk is to be renewed */
 	struct lease *leases;
 	uint8_t *in;
@@ -116,7 +120,8 @@ static void send_message(struct client *c, Leased__ClientMessage *m)
 
 static size_t lease_name(char *out, size_t size, const struct client *c, size_t lease)
 {
-	return (size_t)snprintf(out, size, "bench/%d-%06u/%06zu", (int)getpid(), c->index, lease);
+	return (size_t)snprintf(out, size, "bench/%d-%06u/%06zu", (int)getpid(), c->index,
+		lease + c->turn);
 }
 
 static void fill_holder(Leased__Holder *h, uint64_t nonce)
@@ -166,6 +171,7 @@ static void send_acquire(struct client *c)
 	m.body_case = LEASED__CLIENT_MESSAGE__BODY_ACQUIRE;
 	m.acquire = &acquire;
 	send_message(c, &m);
+	c->begun_us = c->sent_us;
 }
 
 static void fill_claim(Leased__Claim *claim, Leased__Holder *holder, char *name, size_t size,
@@ -253,8 +259,11 @@ static void take_granted(struct client *c, const Leased__Granted *granted)
 	lease->token = granted->token;
 	lease->expires_us = c->sent_us + ttl_us();
 	if (load.mode == MODE_CYCLE) {
-		sample(now_us() - c->sent_us, 0);
 		send_release(c);
+	} else if (load.mode == MODE_ACQUIRE) {
+		sample(now_us() - c->sent_us, 1);
+		c->turn++;
+		send_acquire(c);
 	} else if (++c->next < load.n_leases) {
 		send_acquire(c);
 	} else if (load.mode == MODE_RENEW) {
@@ -295,7 +304,7 @@ static void take_message(struct client *c, const Leased__ServerMessage *m)
 	case LEASED__SERVER_MESSAGE__BODY_WELCOME: send_acquire(c); break;
 	case LEASED__SERVER_MESSAGE__BODY_GRANTED: take_granted(c, m->granted); break;
 	case LEASED__SERVER_MESSAGE__BODY_RELEASED:
-		sample(now_us() - c->sent_us, 1);
+		sample(now_us() - c->begun_us, 1);
 		send_acquire(c);
 		break;
 	case LEASED__SERVER_MESSAGE__BODY_RENEWED: take_renewed(c, m->renewed); break;
@@ -401,12 +410,10 @@ static double percentile_ms(double share)
 
 static void report(double seconds)
 {
-	static const char *const names[] = { "cycle", "renew", "hold" };
-
 	qsort(load.samples, load.n_samples, sizeof *load.samples, compare_samples);
 	printf("mode=%s clients=%zu per_second=%.0f p50_ms=%.3f p99_ms=%.3f max_ms=%.3f done=%" PRId64
 	       " late=%" PRId64 " lost=%" PRId64 "\n",
-		names[load.mode], load.n_clients, (double)load.done / seconds, percentile_ms(0.5),
+		mode_names[load.mode], load.n_clients, (double)load.done / seconds, percentile_ms(0.5),
 		percentile_ms(0.99), percentile_ms(1), load.done, load.late, load.lost);
 }
 
@@ -427,10 +434,11 @@ int main(int argc, char *argv[])
 	int64_t begin;
 
 	if (argc < 5 || address_parse(&address, argv[1], &err) < 0 || sodium_init() < 0) {
-		fprintf(stderr, "usage: load ADDR cycle|renew|hold CLIENTS SECONDS [LEASES EVERY_MS]\n");
+		fprintf(stderr, "usage: load ADDR cycle|acquire|renew|hold CLIENTS SECONDS [LEASES EVERY_MS]\n");
 		return 64;
 	}
-	load.mode = argv[2][0] == 'c' ? MODE_CYCLE : argv[2][0] == 'r' ? MODE_RENEW : MODE_HOLD;
+	while (load.mode < MODE_HOLD && strcmp(mode_names[load.mode], argv[2]) != 0)
+		load.mode++;
 	load.n_clients = strtoul(argv[3], NULL, 10);
 	seconds = strtod(argv[4], NULL);
 	load.n_leases = argc > 5 ? strtoul(argv[5], NULL, 10) : 1;
