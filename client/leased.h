@@ -31,6 +31,12 @@
 extern "C" {
 #endif
 
+#if defined(__GNUC__)
+#define LEASED_API __attribute__((visibility("default")))
+#else
+#define LEASED_API
+#endif
+
 #define LEASED_TTL_DEFAULT_MS INT64_C(90000)
 
 struct leased_client;
@@ -55,20 +61,20 @@ struct leased_options {
  * NULL options: defaults. The thread blocks all signals.
  * LEASED_EUSAGE: an address cannot be read. LEASED_EUNAVAILABLE: no daemon answered in time.
  */
-int leased_client_open(struct leased_client **ret_client, const struct leased_options *options,
+LEASED_API int leased_client_open(struct leased_client **ret_client, const struct leased_options *options,
 	struct leased_error *err);
 
 /*
  * Releases nothing: leases still held expire by themselves (release them first). Stops the thread,
  * closes, frees the client and all its leases. NULL is fine. Not from a callback.
  */
-void leased_client_close(struct leased_client *client);
+LEASED_API void leased_client_close(struct leased_client *client);
 
 /*
  * Makes calls that block in other threads return LEASED_ECANCELLED, a waiting acquire first leaving
  * the queue; further calls but release fail at once. Async-signal-safe: for signal handlers.
  */
-void leased_client_interrupt(struct leased_client *client);
+LEASED_API void leased_client_interrupt(struct leased_client *client);
 
 /* What became of a lease. Runs on the background thread, once. The lease stays valid memory. */
 typedef void (*leased_lost_cb)(struct leased_lease *lease, const struct leased_error *why, void *data);
@@ -95,7 +101,7 @@ struct leased_acquire_options {
  * LEASED_EDATA, LEASED_EDENIED, LEASED_EUNAVAILABLE, LEASED_ECANCELLED as their texts say.
  * The lease belongs to the client until leased_lease_free() or leased_client_close().
  */
-int leased_acquire(struct leased_client *client, const char *name,
+LEASED_API int leased_acquire(struct leased_client *client, const char *name,
 	const struct leased_acquire_options *options, struct leased_lease **ret_lease,
 	struct leased_error *err);
 
@@ -103,34 +109,34 @@ int leased_acquire(struct leased_client *client, const char *name,
  * Renews at once, beside the background renewals. ttl_ms 0 keeps the ttl.
  * LEASED_ELOST: it is gone; on_lost has run or will.
  */
-int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err);
+LEASED_API int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err);
 
 /*
  * Gives the lease back; exit_status, when not NULL, is kept in the history. From the call on the
  * lease counts as not held and is no longer renewed, whatever comes back. Works after
  * leased_client_interrupt(). LEASED_ENOTHELD: it was not held any more.
  */
-int leased_release(struct leased_lease *lease, const int *exit_status, struct leased_error *err);
+LEASED_API int leased_release(struct leased_lease *lease, const int *exit_status, struct leased_error *err);
 
 /* Frees a lease that was released or lost; one still held simply expires. NULL is fine. */
-void leased_lease_free(struct leased_lease *lease);
+LEASED_API void leased_lease_free(struct leased_lease *lease);
 
 /* Whether the lease is held right now, by the deadline alone: no I/O, no lock that waits. */
-bool leased_held(const struct leased_lease *lease);
+LEASED_API bool leased_held(const struct leased_lease *lease);
 
 /* Time left until the deadline, 0 when it has passed. */
-int64_t leased_remaining_ms(const struct leased_lease *lease);
+LEASED_API int64_t leased_remaining_ms(const struct leased_lease *lease);
 
 /* The deadline on CLOCK_BOOTTIME in nanoseconds; 0 once lost or released. */
-int64_t leased_deadline_ns(const struct leased_lease *lease);
+LEASED_API int64_t leased_deadline_ns(const struct leased_lease *lease);
 
 /* Fixed for the life of the lease. */
-uint64_t leased_token(const struct leased_lease *lease);
-const char *leased_name(const struct leased_lease *lease);
-const char *leased_holder(const struct leased_lease *lease); /* host:pid:nonce */
+LEASED_API uint64_t leased_token(const struct leased_lease *lease);
+LEASED_API const char *leased_name(const struct leased_lease *lease);
+LEASED_API const char *leased_holder(const struct leased_lease *lease); /* host:pid:nonce */
 
 /* The library's version, "0.1.0". */
-const char *leased_version(void);
+LEASED_API const char *leased_version(void);
 
 #ifdef __cplusplus
 }
