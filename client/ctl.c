@@ -61,7 +61,7 @@ static const struct row {
 	{ { "grace", required_argument, NULL, OPT_GRACE }, TAKES_GRACE },
 	{ { "holder", required_argument, NULL, OPT_HOLDER }, TAKES_CLAIM },
 	{ { "token", required_argument, NULL, OPT_TOKEN }, TAKES_CLAIM },
-	{ { "help", no_argument, NULL, OPT_HELP }, ~0u },
+	{ { "help", no_argument, NULL, OPT_HELP }, TAKES_ALWAYS },
 };
 #define N_ROWS (sizeof rows / sizeof rows[0])
 
@@ -75,7 +75,7 @@ static void make_tables(unsigned takes, struct option longs[static N_ROWS + 1],
 	for (size_t i = 0; i < N_ROWS; i++) {
 		const struct option *o = &rows[i].option;
 
-		if (!(rows[i].takes & takes))
+		if (!(rows[i].takes & (takes | TAKES_ALWAYS)))
 			continue;
 		longs[n++] = *o;
 		if (o->val >= 256)

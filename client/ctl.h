@@ -54,6 +54,7 @@ struct lease_options {
 #define TAKES_COMMAND 4u
 #define TAKES_CLAIM   8u /* --holder --token */
 #define TAKES_TTL     16u
+#define TAKES_ALWAYS  64u /* --help */
 #define TAKES_ELECT   32u /* -t --min-hold --value */
 
 /*

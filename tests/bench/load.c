@@ -166,7 +166,8 @@ static void send_acquire(struct client *c)
 	acquire.name.len = lease_name(name, sizeof name, c, c->next);
 	acquire.name.data = (uint8_t *)name;
 	acquire.holder = &holder;
-	acquire.ttl_ms = (uint64_t)ttl_us() / 1000;
+	/* To hold many takes a while: only the renewals bring the short ttl. */
+	acquire.ttl_ms = load.mode == MODE_HOLD ? 3600000 : (uint64_t)ttl_us() / 1000;
 	m.id = 1;
 	m.body_case = LEASED__CLIENT_MESSAGE__BODY_ACQUIRE;
 	m.acquire = &acquire;
@@ -217,6 +218,7 @@ static void send_renew(struct client *c)
 		leased__renewal__init(&renewals[i]);
 		fill_claim(&claims[i], &holders[i], names[i], sizeof names[i], c, c->next + i);
 		renewals[i].claim = &claims[i];
+		renewals[i].ttl_ms = (uint64_t)ttl_us() / 1000;
 		places[i] = &renewals[i];
 	}
 	renew.n_renewals = n;
@@ -257,7 +259,7 @@ static void take_granted(struct client *c, const Leased__Granted *granted)
 	struct lease *lease = &c->leases[c->next];
 
 	lease->token = granted->token;
-	lease->expires_us = c->sent_us + ttl_us();
+	lease->expires_us = c->sent_us + (load.mode == MODE_HOLD ? 3600000000 : ttl_us());
 	if (load.mode == MODE_CYCLE) {
 		send_release(c);
 	} else if (load.mode == MODE_ACQUIRE) {
