@@ -29,7 +29,8 @@ class Crowd:
         log = self.dir / f"client{self.seed}-{len(self.logs)}.log"
         self.logs.append(log)
         command = [CONTENDER, self.servers, str(self.seed * 1000 + len(self.logs)), *map(str, self.args)]
-        self.processes.append(subprocess.Popen(command, stdout=open(log, "wb"), stderr=subprocess.DEVNULL))
+        self.processes.append(subprocess.Popen(command, stdout=open(log, "wb"), stderr=subprocess.DEVNULL,
+                                               env={**os.environ, **world.NO_LEAKS}))
 
     def kill_one(self, rng):
         """Like a crash: its lease runs out. Another one joins."""

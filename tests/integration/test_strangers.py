@@ -112,7 +112,7 @@ def test_thousands_that_say_nothing(quick):
     import resource
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    count = min(10000, hard - 200)
+    count = min(2000 if world.SANITIZED else 10000, hard - 200)
     before = quick.memory_kb()
     crowd = []
     for i in range(count):
@@ -121,7 +121,7 @@ def test_thousands_that_say_nothing(quick):
             crowd[-1].send(struct.pack(">I", 400) + b"x" * 20)  # a frame that never ends
         if i % 2000 == 0:
             still_works(quick)
-    assert quick.memory_kb() - before < 60000
+    assert world.SANITIZED or quick.memory_kb() - before < 60000
     for s in crowd:
         last_words(s)
         s.close()
@@ -144,7 +144,7 @@ def test_a_client_that_never_reads_is_closed(quick):
             except (BrokenPipeError, ConnectionResetError):
                 break
         assert "client_does_not_read" in quick.log()
-    assert quick.memory_kb() - before < 40000
+    assert world.SANITIZED or quick.memory_kb() - before < 40000  # a sanitizer keeps what was freed
     still_works(quick)
 
 

@@ -18,6 +18,10 @@ import time
 BIN = pathlib.Path(os.environ["LEASED_BIN_DIR"])
 LEASED = BIN / "server" / "leased"
 LEASECTL = BIN / "client" / "leasectl"
+SANITIZED = "-fsanitize" in (BIN / "build.ninja").read_text() if (BIN / "build.ninja").exists() else False
+# Looking for leaks takes a while at each exit: only where a process lives long enough to leak.
+NO_LEAKS = {"ASAN_OPTIONS": "abort_on_error=1:detect_leaks=0"}
+LEAKS = {"ASAN_OPTIONS": "abort_on_error=1:detect_leaks=1"}
 GIVE_UP = 60  # seconds; far above what a loaded machine needs
 
 
@@ -144,7 +148,7 @@ class Daemon:
         self.address = f"unix:{self.socket}"
         self.log_path = self.dir / f"{name}.log"
         self.command = [LEASED, "--database", conninfo, "--listen", self.address, *args]
-        self.env = {**os.environ, **(env or {})}
+        self.env = {**os.environ, **LEAKS, **(env or {})}
         self.process = None
         self.start(wait)
 
@@ -202,7 +206,7 @@ def servers(daemons):
 def ctl(daemons, *args, **kwargs):
     """Runs leasectl to its end."""
     return subprocess.run([LEASECTL, "-s", servers(daemons), *args], capture_output=True,
-                          timeout=GIVE_UP, **{"text": True, **kwargs})
+                          timeout=GIVE_UP, **{"text": True, "env": {**os.environ, **NO_LEAKS}, **kwargs})
 
 
 def ctl_json(daemons, *args):
@@ -214,7 +218,8 @@ def ctl_json(daemons, *args):
 def ctl_start(daemons, *args, **kwargs):
     """Starts leasectl; the caller waits for it, and what a failing test leaves is killed."""
     return start([LEASECTL, "-s", servers(daemons), *args],
-                 **{"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs})
+                 **{"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, **NO_LEAKS},
+                               **kwargs})
 
 
 def temporary_directory():
