@@ -155,3 +155,17 @@ size_t name_escape(char *out, size_t size, const uint8_t *text, size_t len)
 	out[used] = '\0';
 	return used;
 }
+
+void text_make_safe(char *text)
+{
+	size_t len = strlen(text), n;
+	uint32_t c;
+
+	for (size_t i = 0; i < len; i += n) {
+		n = decode((const uint8_t *)text + i, len - i, &c);
+		if (n > 0 && !is_unsafe_to_show(c))
+			continue;
+		n = n > 0 ? n : 1;
+		memset(text + i, '?', n);
+	}
+}

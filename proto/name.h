@@ -39,4 +39,10 @@ size_t name_escape(char *out, size_t size, const uint8_t *text, size_t len);
 /* Enough for any name: each byte may become four. */
 #define NAME_ESCAPED_SIZE (4 * NAME_MAX_LEN + 1)
 
+/*
+ * The same for texts that were cut to a fixed size: in place, each byte that name_escape would escape
+ * becomes '?'; backslashes stay.
+ */
+void text_make_safe(char *text);
+
 #endif

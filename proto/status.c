@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "name.h"
+
 static const struct row {
 	int status, exit_code;
 	const char *name, *text;
@@ -66,8 +68,6 @@ int fail(struct leased_error *err, int status, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(err->text, sizeof err->text, format, args);
 	va_end(args);
-	for (char *c = err->text; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
+	text_make_safe(err->text);
 	return status;
 }

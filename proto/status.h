@@ -20,8 +20,8 @@ const char *status_name(int status);
 
 /*
  * Words a failure into err (which may be NULL) and returns status, so that a caller can write
- * `return fail(err, LEASED_EDATA, ...)`. Control characters in the result become '?', since parts
- * of it may come from outside.
+ * `return fail(err, LEASED_EDATA, ...)`. Parts of the text may come from outside: what is no UTF-8, or
+ * not safe on a terminal or in a log (text_make_safe), becomes '?'.
  */
 int fail(struct leased_error *err, int status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -81,6 +81,8 @@ static void fail_words_one_line(void **state)
 	assert_int_equal(fail(&err, LEASED_EDATA, "a%sb", "\n\x1b\x7f\t"), LEASED_EDATA);
 	assert_int_equal(err.status, LEASED_EDATA);
 	assert_string_equal(err.text, "a????b");
+	fail(&err, LEASED_EDATA, "a\\%s", "\xe2\x80\xaeg\xff\xc3\xb6\xc2\x9b");
+	assert_string_equal(err.text, "a\\???g?\xc3\xb6??");
 }
 
 static void fail_cuts_long_text(void **state)
@@ -92,6 +94,10 @@ static void fail_cuts_long_text(void **state)
 	memset(text, 'x', sizeof text - 1);
 	fail(&err, LEASED_EDATA, "%s", text);
 	assert_int_equal(strlen(err.text), LEASED_ERROR_LEN - 1);
+	text[LEASED_ERROR_LEN - 2] = '\xc3'; /* a character of two bytes, of which one has room */
+	text[LEASED_ERROR_LEN - 1] = '\xb6';
+	fail(&err, LEASED_EDATA, "%s", text);
+	assert_int_equal(err.text[LEASED_ERROR_LEN - 2], '?');
 }
 
 static void fail_without_error(void **state)
