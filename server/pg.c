@@ -493,7 +493,7 @@ static void on_wait_over(uv_timer_t *timer)
 static void back_off(struct pg *pg)
 {
 	unsigned shift = pg->failures < 6 ? pg->failures : 6;
-	uint32_t base = BACKOFF_FIRST_MS << shift;
+	uint32_t base = (uint32_t)BACKOFF_FIRST_MS << shift;
 	uint32_t wait = base < BACKOFF_MAX_MS ? base : BACKOFF_MAX_MS;
 
 	pg->failures++;
