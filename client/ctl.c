@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,23 +16,37 @@
 
 int ctl_fail(const char *what, int status, const char *why)
 {
-	if (what)
-		fprintf(stderr, "leasectl: %s: %s\n", what, why);
-	else
-		fprintf(stderr, "leasectl: %s\n", why);
+	struct leased_error said;
+
+	fail(&said, status, "%s%s%s", what ? what : "", what ? ": " : "", why);
+	fprintf(stderr, "leasectl: %s\n", said.text);
 	return status_exit_code(status);
 }
 
 int ctl_usage(const char *command, const char *format, ...)
 {
+	char why[LEASED_ERROR_LEN - 64]; /* leaves room for what stands around it */
+	struct leased_error said;
 	va_list args;
 
-	fprintf(stderr, "leasectl: %s%s", command, *command ? ": " : "");
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(why, sizeof why, format, args);
 	va_end(args);
-	fprintf(stderr, ": see leasectl %s%s--help\n", command, *command ? " " : "");
-	return status_exit_code(LEASED_EUSAGE);
+	fail(&said, LEASED_EUSAGE, "%s: see leasectl %s%s--help", why, command, *command ? " " : "");
+	return ctl_fail(*command ? command : NULL, LEASED_EUSAGE, said.text);
+}
+
+int ctl_bad_option(const char *command, int answer, const char *shorts, char *const argv[])
+{
+	const char *arg = argv[optind - 1];
+
+	if (answer == ':')
+		return ctl_usage(command, "%s needs a value", arg);
+	if (optopt == 0)
+		return ctl_usage(command, "unknown option %s", arg);
+	if (optopt > UCHAR_MAX || strchr(shorts, optopt)) /* one that we know */
+		return ctl_usage(command, "%s: this option takes no value", arg);
+	return ctl_usage(command, "unknown option -%c", optopt);
 }
 
 int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)
@@ -146,10 +161,10 @@ static int take_option(struct lease_options *o, int option, const char *command,
 	return 0;
 }
 
-/* Where the command of run and elect begins; everything before belongs to us. */
-static int find_separator(int argc, char *argv[])
+/* The next `--`. Behind the one of run and elect nothing is ours. */
+static int find_separator(int from, int argc, char *argv[])
 {
-	for (int i = 1; i < argc; i++)
+	for (int i = from; i < argc; i++)
 		if (strcmp(argv[i], "--") == 0)
 			return i;
 	return argc;
@@ -169,39 +184,52 @@ static int check_options(const struct lease_options *o, unsigned takes, const ch
 	return rc < 0 ? ctl_fail(command, rc, err.text) : 0;
 }
 
+/* What stands behind the options: the name, and the command behind its `--`. */
+static int take_words(struct lease_options *o, unsigned takes, int end, int argc, char *argv[])
+{
+	if (takes & TAKES_COMMAND && optind == end && end < argc) {
+		optind = end + 1; /* that one ended the options */
+		end = find_separator(optind, argc, argv);
+	}
+	if (optind == end)
+		return ctl_usage(argv[0], "which lease? The name is missing");
+	if (optind + 1 < end)
+		return ctl_usage(argv[0], "unexpected \"%s\"", argv[optind + 1]);
+	if (end + 1 == argc)
+		return ctl_usage(argv[0], "there is no command behind --");
+	o->name = argv[optind];
+	o->command = end < argc ? &argv[end + 1] : NULL;
+	return 0;
+}
+
 int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc, char *argv[],
 	bool *ret_done)
 {
 	struct lease_options o = { .grace_ms = -1, .conflict_exit = status_exit_code(LEASED_EHELD) };
 	struct option longs[N_ROWS + 1];
 	char shorts[2 * N_ROWS + 2];
-	int end = takes & TAKES_COMMAND ? find_separator(argc, argv) : argc;
-	int option, code;
+	int end = takes & TAKES_COMMAND ? find_separator(1, argc, argv) : argc;
+	int option, code = 0;
 
 	*ret_done = false;
 	make_tables(takes, longs, shorts);
 	optind = 0;
 	opterr = 0;
-	while ((option = getopt_long(end, argv, shorts, longs, NULL)) != -1) {
+	while (code == 0 && (option = getopt_long(end, argv, shorts, longs, NULL)) != -1) {
 		if (option == OPT_HELP) {
 			ctl_help(argv[0]);
 			*ret_done = true;
 			return 0;
 		}
 		if (option == '?' || option == ':')
-			return ctl_usage(argv[0], option == ':' ? "%s needs a value" : "unknown option %s",
-				argv[optind - 1]);
-		code = take_option(&o, option, argv[0], optarg);
-		if (code)
-			return code;
+			code = ctl_bad_option(argv[0], option, shorts, argv);
+		else
+			code = take_option(&o, option, argv[0], optarg);
 	}
-	if (optind == end)
-		return ctl_usage(argv[0], "which lease? The name is missing");
-	if (optind + 1 < end)
-		return ctl_usage(argv[0], "unexpected \"%s\"", argv[optind + 1]);
-	o.name = argv[optind];
-	o.command = end + 1 < argc ? &argv[end + 1] : NULL;
-	code = check_options(&o, takes, argv[0]);
+	if (code == 0)
+		code = take_words(&o, takes, end, argc, argv);
+	if (code == 0)
+		code = check_options(&o, takes, argv[0]);
 	if (code == 0)
 		*ret_options = o;
 	return code;

@@ -34,6 +34,9 @@ int ctl_fail(const char *what, int status, const char *why);
 /* A usage error: says why, and where help is. 64. */
 int ctl_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for what getopt_long answered with '?' or ':'. */
+int ctl_bad_option(const char *command, int answer, const char *shorts, char *const argv[]);
+
 /* Opens a client or says why not. 0 or the exit code. */
 int ctl_open(const struct ctl *ctl, struct leased_client **ret_client);
 
@@ -58,7 +61,7 @@ struct lease_options {
 #define TAKES_ELECT   32u /* -t --min-hold --value */
 
 /*
- * Reads options and exactly one name. 0; or the exit code, after having said why or printed the
+ * Reads options and exactly one name, which may stand behind a `--` that ends the options. 0; or the exit code, after having said why or printed the
  * command's help (exit code 0 then means that help was printed: *ret_done is true).
  */
 int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc, char *argv[],

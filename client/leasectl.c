@@ -1,4 +1,6 @@
 /* leasectl: the table of commands, global options and help. */
+#include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -108,63 +110,48 @@ void ctl_help(const char *command)
 		help_all();
 }
 
-/* An option's value, behind '=' or in the next argument; NULL: this is not the option. */
-static const char *option_value(const char *name, const char *short_name, int argc, char *argv[],
-	int *at)
+enum { OPT_HELP = 256, OPT_VERSION };
+
+/* Options before the command. -1: go on with argv[optind]; else the exit code. */
+static int read_globals(struct ctl *ctl, int argc, char *argv[])
 {
-	size_t len = strlen(name);
-	const char *arg = argv[*at];
+	static const char shorts[] = "+:s:o:"; /* the first word that is no option is the command */
+	static const struct option longs[] = {
+		{ "server", required_argument, NULL, 's' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "help", no_argument, NULL, OPT_HELP },
+		{ "version", no_argument, NULL, OPT_VERSION },
+		{ 0 },
+	};
+	int option;
 
-	if (strncmp(arg, name, len) == 0 && arg[len] == '=')
-		return arg + len + 1;
-	if (strncmp(arg, short_name, 2) == 0 && arg[1] != '-' && arg[2])
-		return arg + 2;
-	if (strcmp(arg, name) != 0 && strcmp(arg, short_name) != 0)
-		return NULL;
-	return *at + 1 < argc ? argv[++*at] : "";
-}
-
-/* Options before the command. -1: go on with argv[*ret_at]; else the exit code. */
-static int read_globals(struct ctl *ctl, int argc, char *argv[], int *ret_at)
-{
-	int at;
-
-	for (at = 1; at < argc && argv[at][0] == '-'; at++) {
-		const char *value;
-
-		if (strcmp(argv[at], "--help") == 0) {
-			ctl_help(NULL);
-			return 0;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			if (!*optarg)
+				return ctl_usage("", "-s needs an address");
+			ctl->servers = optarg;
+			break;
+		case 'o':
+			if (strcmp(optarg, "json") != 0 && strcmp(optarg, "text") != 0)
+				return ctl_usage("", "-o is text or json");
+			ctl->json = *optarg == 'j';
+			break;
+		case OPT_HELP: help_all(); return 0;
+		case OPT_VERSION: puts("leasectl " LEASED_VERSION); return 0;
+		default: return ctl_bad_option("", option, shorts, argv);
 		}
-		if (strcmp(argv[at], "--version") == 0) {
-			puts("leasectl " LEASED_VERSION);
-			return 0;
-		}
-		value = option_value("--server", "-s", argc, argv, &at);
-		if (value && !*value)
-			return ctl_usage("", "-s needs an address");
-		if (value) {
-			ctl->servers = value;
-			continue;
-		}
-		value = option_value("--output", "-o", argc, argv, &at);
-		if (!value)
-			return ctl_usage("", "unknown option %s", argv[at]);
-		if (strcmp(value, "json") != 0 && strcmp(value, "text") != 0)
-			return ctl_usage("", "-o is text or json");
-		ctl->json = *value == 'j';
 	}
-	*ret_at = at;
 	return -1;
 }
 
-int main(int argc, char *argv[])
+static int run_command(int argc, char *argv[])
 {
 	const struct command *command;
 	struct ctl ctl = { 0 };
-	int at = argc, code;
+	int code = read_globals(&ctl, argc, argv), at = optind;
 
-	code = read_globals(&ctl, argc, argv, &at);
 	if (code >= 0)
 		return code;
 	if (at == argc)
@@ -173,4 +160,16 @@ int main(int argc, char *argv[])
 	if (!command)
 		return ctl_usage("", "unknown command \"%s\"", argv[at]);
 	return command->run(&ctl, argc - at, argv + at);
+}
+
+int main(int argc, char *argv[])
+{
+	int code = run_command(argc, argv), written;
+
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	/* A full disk must not pass for an answer. */
+	written = ctl_fail("write the output", LEASED_EINTERNAL, errno ? strerror(errno) : "it failed");
+	return code ? code : written;
 }
