@@ -3,10 +3,29 @@
 #include <string.h>
 
 #include "ctl.h"
-#include "duration.h"
+#include "job.h"
 #include "name.h"
 #include "output.h"
 #include "status.h"
+
+/* As one word of a shell, so that the line can be given to eval. */
+static void print_word(const char *text)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    "_@%+=:,./-";
+
+	if (text[strspn(text, plain)] == '\0') {
+		fputs(text, stdout);
+		return;
+	}
+	putchar('\'');
+	for (; *text; text++)
+		if (*text == '\'')
+			fputs("'\\''", stdout);
+		else
+			putchar(*text);
+	putchar('\'');
+}
 
 static void print_grant(const struct ctl *ctl, const struct leased_lease *lease)
 {
@@ -16,8 +35,12 @@ static void print_grant(const struct ctl *ctl, const struct leased_lease *lease)
 
 	if (!ctl->json) {
 		name_escape(escaped, sizeof escaped, (const uint8_t *)name, strlen(name));
-		printf("holder=%s token=%" PRIu64 " expires_in_ms=%" PRId64 " name=%s\n",
-			leased_holder(lease), leased_token(lease), leased_remaining_ms(lease), escaped);
+		fputs("holder=", stdout);
+		print_word(leased_holder(lease));
+		printf(" token=%" PRIu64 " expires_in_ms=%" PRId64 " name=", leased_token(lease),
+			leased_remaining_ms(lease));
+		print_word(escaped);
+		putchar('\n');
 		return;
 	}
 	object = json_object();
@@ -28,14 +51,31 @@ static void print_grant(const struct ctl *ctl, const struct leased_lease *lease)
 	output_json(object);
 }
 
+/* A grant that nobody gets to know is given back. */
+static int acquire(const struct ctl *ctl, struct leased_client *client, const struct lease_options *o)
+{
+	struct leased_lease *lease;
+	struct leased_error err;
+	int rc = leased_acquire(client, o->name, &o->acquire, &lease, &err);
+
+	if (rc == 0 && !job_caught_signal()) {
+		print_grant(ctl, lease);
+		if (fflush(stdout) == 0)
+			return 0;
+	}
+	if (rc == 0)
+		leased_release(lease, NULL, NULL);
+	if (job_caught_signal())
+		return 128 + job_caught_signal();
+	return rc < 0 ? ctl_fail(NULL, rc, err.text) : 0; /* main says what is wrong with stdout */
+}
+
 int cmd_acquire(const struct ctl *ctl, int argc, char *argv[])
 {
 	struct leased_client *client;
-	struct leased_lease *lease;
 	struct lease_options o;
-	struct leased_error err;
 	bool done;
-	int code, rc;
+	int code;
 
 	code = ctl_read_options(&o, TAKES_ACQUIRE, argc, argv, &done);
 	if (code || done)
@@ -44,11 +84,9 @@ int cmd_acquire(const struct ctl *ctl, int argc, char *argv[])
 	if (code)
 		return code;
 	o.acquire.no_renewal = true;
-	rc = leased_acquire(client, o.name, &o.acquire, &lease, &err);
-	if (rc == 0)
-		print_grant(ctl, lease);
-	else
-		code = ctl_fail(NULL, rc, err.text);
+	job_catch_signals(client);
+	code = acquire(ctl, client, &o);
+	job_stop_catching();
 	leased_client_close(client);
 	return code == status_exit_code(LEASED_EHELD) ? o.conflict_exit : code;
 }
