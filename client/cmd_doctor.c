@@ -5,7 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "address.h"
 #include "ctl.h"
+#include "name.h"
 #include "output.h"
 #include "status.h"
 #include "verbs.h"
@@ -27,15 +29,18 @@ static void find(struct doctor *d, enum grade grade, const char *check, const ch
 static void find(struct doctor *d, enum grade grade, const char *check, const char *format, ...)
 {
 	static const char *const grades[] = { "ok", "warn", "fail" };
-	char text[LEASED_ERROR_LEN];
+	char text[LEASED_ERROR_LEN], server[ADDRESS_TEXT_SIZE];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
+	text_make_safe(text);
+	snprintf(server, sizeof server, "%s", d->server);
+	text_make_safe(server);
 	d->failed = d->failed || grade == FAIL;
 	if (d->ctl->json)
-		output_json(json_pack("{s:s, s:s, s:s, s:s}", "server", d->server, "check", check,
+		output_json(json_pack("{s:s, s:s, s:s, s:s}", "server", server, "check", check,
 			"grade", grades[grade], "finding", text));
 	else
 		printf("%-4s %s: %s\n", grades[grade], check, text);
@@ -150,6 +155,20 @@ static void check_server(struct doctor *d)
 	leased_client_close(client);
 }
 
+/* An address that cannot be read is a mistake on the command line, not a finding. */
+static int check_addresses(const char *servers)
+{
+	char *all = strdup(servers), *rest = all, *one;
+	struct address address;
+	struct leased_error err;
+	int rc = 0;
+
+	while (rc == 0 && (one = strsep(&rest, ",")))
+		rc = address_parse(&address, one, &err);
+	free(all);
+	return rc < 0 ? ctl_fail("connect", rc, err.text) : 0;
+}
+
 static const char *servers_of(const struct ctl *ctl)
 {
 	const char *servers = ctl->servers ? ctl->servers : getenv("LEASED_SERVER");
@@ -161,6 +180,7 @@ int cmd_doctor(const struct ctl *ctl, int argc, char *argv[])
 {
 	struct doctor d = { .ctl = ctl };
 	char *all, *rest, *one;
+	int code;
 
 	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
 		ctl_help(argv[0]);
@@ -168,6 +188,9 @@ int cmd_doctor(const struct ctl *ctl, int argc, char *argv[])
 	}
 	if (argc > 1)
 		return ctl_usage(argv[0], "unexpected \"%s\"", argv[1]);
+	code = check_addresses(servers_of(ctl));
+	if (code)
+		return code;
 	all = rest = strdup(servers_of(ctl));
 	while ((one = strsep(&rest, ","))) {
 		d.server = one;

@@ -47,14 +47,11 @@ static void print_row(const Leased__Lease *lease)
 {
 	char name[NAME_ESCAPED_SIZE], holder[NAME_ESCAPED_SIZE + 64];
 	char left[DURATION_TEXT_SIZE] = "-", held[DURATION_TEXT_SIZE] = "-";
-	char value[4 * 40 + 1];
-	ProtobufCBinaryData shown = lease->value;
+	char value[41]; /* the beginning of it */
 
-	if (shown.len > 40)
-		shown.len = 40;
 	ctl_escape(name, sizeof name, lease->name);
 	output_holder(holder, sizeof holder, lease);
-	ctl_escape(value, sizeof value, shown);
+	ctl_escape(value, sizeof value, lease->value);
 	if (lease->state != LEASED__LEASE__STATE__FREE)
 		duration_format(left, (int64_t)lease->expires_in_ms / 1000 * 1000);
 	if (lease->holder)
