@@ -1,10 +1,12 @@
+#include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
+#include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "job.h"
 #include "output.h"
@@ -23,7 +25,7 @@ static bool goes_on(const struct job_outcome *outcome, char said[static LEASED_E
 
 	*ret_code = outcome->code;
 	if (outcome->end == JOB_LOST)
-		return true;
+		return !outcome->told_to_end; /* who wants us to end does not want another campaign */
 	if (outcome->end != JOB_NOT_GRANTED)
 		return false;
 	if (outcome->status == LEASED_ETIMEDOUT)
@@ -34,19 +36,13 @@ static bool goes_on(const struct job_outcome *outcome, char said[static LEASED_E
 		return false;
 	}
 	if (strcmp(said, outcome->err.text) != 0) /* once, not every second */
-		fprintf(stderr, "leasectl: %s: trying again\n", outcome->err.text);
+		ctl_fail(outcome->err.text, outcome->status, "trying again");
 	memcpy(said, outcome->err.text, LEASED_ERROR_LEN);
 	nanosleep(&pause, NULL);
 	return true;
 }
 
 /* Without a command: leading is a line, and so is its end. */
-
-struct lead {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool lost;
-};
 
 static void say(const struct ctl *ctl, const char *what, const struct leased_lease *lease)
 {
@@ -68,54 +64,43 @@ static void say(const struct ctl *ctl, const char *what, const struct leased_lea
 
 static void on_lead_lost(struct leased_lease *lease, const struct leased_error *why, void *data)
 {
-	struct lead *lead = data;
+	const int *over = data;
 
 	(void)lease;
 	(void)why;
-	pthread_mutex_lock(&lead->lock);
-	lead->lost = true;
-	pthread_cond_signal(&lead->changed);
-	pthread_mutex_unlock(&lead->lock);
+	eventfd_write(*over, 1);
 }
 
-/* Handlers cannot signal a condition: the wait looks up every so often. */
-static bool wait_lead_over(struct lead *lead)
+/* True: it is lost; false: a signal came. Signals are let in only while it sleeps, so none is missed. */
+static bool wait_lead_over(int over)
 {
-	bool lost;
+	struct pollfd lost = { .fd = over, .events = POLLIN };
+	sigset_t all, before;
 
-	pthread_mutex_lock(&lead->lock);
-	while (!lead->lost && !job_caught_signal()) {
-		struct timespec until;
-
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += 20000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_sec++;
-			until.tv_nsec -= 1000000000;
-		}
-		pthread_cond_timedwait(&lead->changed, &lead->lock, &until);
-	}
-	lost = lead->lost;
-	pthread_mutex_unlock(&lead->lock);
-	return lost;
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	while (!lost.revents && !job_caught_signal())
+		if (ppoll(&lost, 1, NULL, &before) < 0)
+			lost.revents = 0;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return lost.revents;
 }
 
 static void lead(const struct ctl *ctl, struct leased_client *client, const struct lease_options *o,
-	struct job_outcome *outcome)
+	int *over, struct job_outcome *outcome)
 {
-	struct lead lead = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 	struct leased_acquire_options options = o->acquire;
 	struct leased_lease *lease = NULL;
 	int rc;
 
 	options.on_lost = on_lead_lost;
-	options.data = &lead;
+	options.data = over;
 	rc = leased_acquire(client, o->name, &options, &lease, &outcome->err);
 	outcome->end = JOB_NOT_GRANTED;
 	outcome->status = rc;
 	if (rc == 0) {
 		say(ctl, "leading", lease);
-		outcome->end = wait_lead_over(&lead) ? JOB_LOST : JOB_SIGNALLED;
+		outcome->end = wait_lead_over(*over) ? JOB_LOST : JOB_SIGNALLED;
 		if (outcome->end == JOB_SIGNALLED)
 			leased_release(lease, NULL, NULL);
 		say(ctl, outcome->end == JOB_LOST ? "lost" : "released", lease);
@@ -132,15 +117,21 @@ static void lead_once(const struct ctl *ctl, const struct lease_options *o,
 	struct leased_options options = { .servers = ctl->servers,
 		.program = "leasectl " LEASED_VERSION };
 	struct leased_client *client;
+	int over = eventfd(0, EFD_CLOEXEC);
 
-	outcome->status = leased_client_open(&client, &options, &outcome->err);
-	outcome->end = JOB_NOT_GRANTED;
-	if (outcome->status < 0)
+	*outcome = (struct job_outcome){ .end = JOB_NOT_GRANTED };
+	if (over < 0) {
+		outcome->status = fail(&outcome->err, LEASED_EINTERNAL, "eventfd: %s", strerror(errno));
 		return;
-	job_catch_signals(client);
-	lead(ctl, client, o, outcome);
-	job_stop_catching();
-	leased_client_close(client);
+	}
+	outcome->status = leased_client_open(&client, &options, &outcome->err);
+	if (outcome->status == 0) {
+		job_catch_signals(client);
+		lead(ctl, client, o, &over, outcome);
+		job_stop_catching();
+		leased_client_close(client); /* on_lead_lost runs no more */
+	}
+	close(over);
 }
 
 int cmd_elect(const struct ctl *ctl, int argc, char *argv[])

@@ -29,6 +29,7 @@ struct job {
 	struct leased_lease *lease;
 	const struct lease_options *o;
 	_Atomic bool started, lost;
+	bool told_to_end;
 	int signals;        /* signalfd */
 	sigset_t old_mask;
 };
@@ -92,8 +93,8 @@ static void on_lost(struct leased_lease *lease, const struct leased_error *why, 
 	struct job *job = data;
 
 	(void)lease;
-	fprintf(stderr, "leasectl: %s: the command is ended\n", why->text);
-	atomic_store(&job->lost, true);
+	if (!atomic_exchange(&job->lost, true))
+		ctl_fail(why->text, why->status, "the command is ended");
 	if (atomic_load(&job->started))
 		watcher_end_job(&job->watcher);
 }
@@ -150,8 +151,22 @@ static void read_signals(struct job *job)
 	job->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+static void pass_signals_on(struct job *job)
+{
+	struct signalfd_siginfo info;
+
+	while (read(job->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+		int signo = (int)info.ssi_signo;
+
+		job->told_to_end |= signo == SIGTERM || signo == SIGINT || signo == SIGQUIT;
+		watcher_signal(&job->watcher, signo);
+	}
+}
+
+/* Those that crossed the command's end were meant for it: its own exit code counts. */
 static void stop_reading_signals(struct job *job)
 {
+	pass_signals_on(job);
 	close(job->signals);
 	sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
 }
@@ -180,12 +195,30 @@ static int start_command(struct job *job, struct leased_error *err)
 	return 0;
 }
 
-static void pass_signals_on(struct job *job)
+/* Without a terminal of ours a SIGSTOP is a stranger's, who means the command alone. */
+static bool is_stopped_by_terminal(const struct job *job, const struct watcher_report *report)
 {
-	struct signalfd_siginfo info;
+	int signo = WSTOPSIG(report->wait_status);
 
-	while (read(job->signals, &info, sizeof info) == (ssize_t)sizeof info)
-		watcher_signal(&job->watcher, (int)info.ssi_signo);
+	return job->watcher.own_terminal || signo == SIGTTIN || signo == SIGTTOU;
+}
+
+/*
+ * Stops with the shell's whole job, so that the shell sees it; the SIGCONT of its `fg` or `bg` is passed
+ * on. Where no shell could continue us the kernel stops nobody: then the command goes on at once.
+ */
+static void stop_too(struct job *job)
+{
+	sigset_t stop, pending;
+
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGTSTP);
+	kill(0, SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &stop, NULL); /* here we stop */
+	sigprocmask(SIG_BLOCK, &stop, NULL);
+	sigpending(&pending);
+	if (!sigismember(&pending, SIGCONT))
+		watcher_signal(&job->watcher, SIGCONT);
 }
 
 /* Until the whole process group has ended. */
@@ -204,16 +237,23 @@ static void follow(struct job *job, struct watcher_report *ret_report)
 		watcher_read(&job->watcher, ret_report);
 		if (ret_report->event == WATCHER_GONE)
 			return;
-		if (ret_report->event == WATCHER_STOPPED && job->watcher.own_terminal)
-			kill(0, SIGSTOP); /* with the shell's whole job; SIGCONT is passed on */
+		if (ret_report->event == WATCHER_STOPPED && is_stopped_by_terminal(job, ret_report))
+			stop_too(job);
 	}
+}
+
+static void say_run_failed(const struct job *job, const char *why)
+{
+	char what[LEASED_ERROR_LEN / 2];
+
+	snprintf(what, sizeof what, "run %s", job->o->command[0]);
+	ctl_fail(what, LEASED_EINTERNAL, why);
 }
 
 static int command_code(const struct job *job, const struct watcher_report *report)
 {
 	if (report->exec_errno) {
-		fprintf(stderr, "leasectl: run %s: %s\n", job->o->command[0],
-			strerror(report->exec_errno));
+		say_run_failed(job, strerror(report->exec_errno));
 		return report->exec_errno == ENOENT ? 127 : 126;
 	}
 	if (WIFSIGNALED(report->wait_status))
@@ -236,10 +276,29 @@ static void release(struct job *job, struct job_outcome *outcome)
 
 	if (rc == 0)
 		return;
-	fprintf(stderr, "leasectl: %s%s\n", err.text,
-		rc == LEASED_ENOTHELD ? "" : ": it will expire by itself");
-	if (rc == LEASED_ENOTHELD)
+	if (rc == LEASED_ENOTHELD) {
+		ctl_fail(NULL, rc, err.text);
 		lost(outcome);
+	} else {
+		ctl_fail(err.text, rc, "it will expire by itself");
+	}
+}
+
+/* The watcher ended the command, or ended itself, before libleased saw anything wrong. */
+static void say_killed(struct job *job)
+{
+	char what[LEASED_ERROR_LEN];
+
+	if (atomic_exchange(&job->lost, true))
+		return; /* on_lost has said it */
+	if (job->watcher.pid == 0) {
+		ctl_fail("the watcher was killed", LEASED_EINTERNAL, "the command is ended");
+		leased_release(job->lease, NULL, NULL); /* still ours, and of no use any more */
+		return;
+	}
+	snprintf(what, sizeof what, "lease \"%s\" is lost: it was not renewed in time",
+		leased_name(job->lease));
+	ctl_fail(what, LEASED_ELOST, "the command is ended");
 }
 
 static void run_command(struct job *job, struct job_outcome *outcome)
@@ -248,7 +307,7 @@ static void run_command(struct job *job, struct job_outcome *outcome)
 	struct leased_error err;
 
 	if (start_command(job, &err) < 0) {
-		fprintf(stderr, "leasectl: run %s: %s\n", job->o->command[0], err.text);
+		ctl_fail("run", err.status, err.text);
 		if (err.status == LEASED_ELOST) {
 			lost(outcome);
 			return;
@@ -260,6 +319,7 @@ static void run_command(struct job *job, struct job_outcome *outcome)
 	}
 	follow(job, &report);
 	if (report.killed || atomic_load(&job->lost)) {
+		say_killed(job);
 		lost(outcome);
 		return;
 	}
@@ -293,24 +353,30 @@ static void hold(struct job *job, struct job_outcome *outcome)
 	if (!signalled(job, outcome) && granted)
 		run_command(job, outcome);
 	stop_reading_signals(job);
+	outcome->told_to_end = job->told_to_end;
 }
 
 void job_run(const struct ctl *ctl, const struct lease_options *o, struct job_outcome *ret_outcome)
 {
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct job job = { .o = o };
+	struct sigaction on_pipe;
 	struct leased_error err;
 	int rc;
 
+	*ret_outcome = (struct job_outcome){ 0 };
 	rc = watcher_start(&job.watcher, &err);
 	if (rc < 0) {
 		not_granted(ret_outcome, rc, err.text);
 		return;
 	}
+	sigaction(SIGPIPE, &ignore, &on_pipe); /* a log that nobody reads must not end the command */
 	if (open_client(&job, ctl, ret_outcome)) {
 		hold(&job, ret_outcome);
 		leased_client_close(job.client);
 	}
 	watcher_stop(&job.watcher);
+	sigaction(SIGPIPE, &on_pipe, NULL);
 }
 
 int job_check_grace(struct lease_options *o, const char *command)

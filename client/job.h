@@ -16,7 +16,8 @@ enum job_end {
 struct job_outcome {
 	enum job_end end;
 	int code;
-	int status; /* NOT_GRANTED: enum leased_status */
+	bool told_to_end; /* SIGTERM, SIGINT or SIGQUIT was passed on to the command */
+	int status;       /* NOT_GRANTED: enum leased_status */
 	struct leased_error err;
 };
 
