@@ -2,10 +2,9 @@
  * One table says what there is. Defaults, the file, the flags, --help and the commented default file
  * all walk it; a value is taken by the same function wherever it comes from.
  */
-#include "config.h"
+#include "config_table.h"
 
 #include <errno.h>
-#include <ini.h>
 #include <libpq-fe.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,18 +15,8 @@
 
 #define DEFAULT_FILE   "/etc/leased/leased.conf"
 #define DEFAULT_LISTEN "unix:/run/leased/leased.sock"
-#define LINE_MAX_BYTES 195 /* inih cuts longer ones, silently */
 
-enum type { TYPE_TEXT, TYPE_LISTEN, TYPE_LEVEL, TYPE_FORMAT, TYPE_BOOL, TYPE_OCTAL, TYPE_MS, TYPE_COUNT };
-
-static const struct option_row {
-	const char *key;
-	enum type type;
-	size_t field;
-	const char *standard; /* the default, as it would be typed */
-	int64_t min, max;
-	const char *help;
-} rows[] = {
+static const struct option_row rows[] = {
 #define FIELD(name) offsetof(struct config, name)
 	{ "database", TYPE_TEXT, FIELD(database), "", 0, 0,
 		"libpq conninfo or URI; passwords belong in .pgpass or a service file" },
@@ -70,12 +59,18 @@ static const struct option_row {
 };
 #define N_ROWS (sizeof rows / sizeof rows[0])
 
-static const struct option_row *find_row(const char *key)
+const struct option_row *config_find_row(const char *key)
 {
 	for (size_t i = 0; i < N_ROWS; i++)
 		if (strcmp(rows[i].key, key) == 0)
 			return &rows[i];
 	return NULL;
+}
+
+size_t config_row_index(const struct option_row *row)
+{
+	_Static_assert(N_ROWS <= CONFIG_ROWS_MAX, "the table has grown: raise CONFIG_ROWS_MAX");
+	return (size_t)(row - rows);
 }
 
 /* Taking one value. */
@@ -156,7 +151,7 @@ static int take_duration(int64_t *ret_ms, const struct option_row *row, const ch
 	return 0;
 }
 
-static int take_value(struct config *c, const struct option_row *row, const char *value,
+int config_take_value(struct config *c, const struct option_row *row, const char *value,
 	struct leased_error *err)
 {
 	static const char *const levels[] = { "error", "warn", "info", "debug", NULL };
@@ -216,7 +211,7 @@ static unsigned distance(const char *a, const char *b)
 	return row[n];
 }
 
-static const char *nearest_key(const char *key)
+const char *config_nearest_key(const char *key)
 {
 	const char *best = rows[0].key;
 
@@ -224,90 +219,6 @@ static const char *nearest_key(const char *key)
 		if (distance(key, rows[i].key) < distance(key, best))
 			best = rows[i].key;
 	return best;
-}
-
-/* The file. */
-
-struct file_reader {
-	FILE *in;
-	struct config *config;
-	struct leased_error *err;
-	int line;
-	int rc;
-	bool seen[N_ROWS];
-	char text[512];
-};
-
-static int file_error(struct file_reader *r, const char *why)
-{
-	return r->rc = fail(r->err, LEASED_ECONFIG, "line %d: %s", r->line, why);
-}
-
-/* Hands inih one line at a time, and refuses what it would cut or join without a word. */
-static char *read_line(char *out, int size, void *stream)
-{
-	struct file_reader *r = stream;
-	const char *at;
-	size_t len;
-
-	if (r->rc < 0 || !fgets(r->text, sizeof r->text, r->in))
-		return NULL;
-	r->line++;
-	len = strcspn(r->text, "\r\n");
-	at = r->text + strspn(r->text, " \t");
-	if (len > LINE_MAX_BYTES)
-		file_error(r, "longer than 195 bytes");
-	else if (at > r->text && *at != '\r' && *at != '\n' && *at && *at != '#' && *at != ';')
-		file_error(r, "begins with a blank, which would continue the line before");
-	else if (*at != '#' && *at != ';' && strstr(r->text, " ;"))
-		file_error(r, "\" ;\" would begin a comment and cut the value");
-	if (r->rc < 0)
-		return NULL;
-	snprintf(out, (size_t)size, "%.*s\n", (int)len, r->text);
-	return out;
-}
-
-static int on_value(void *user, const char *section, const char *key, const char *value)
-{
-	struct file_reader *r = user;
-	const struct option_row *row = find_row(key);
-	struct leased_error why;
-	char text[300];
-	size_t index;
-
-	if (*section && strcmp(section, "leased") != 0) {
-		snprintf(text, sizeof text, "unknown section [%s]", section);
-		file_error(r, text);
-		return 0;
-	}
-	if (!row) {
-		snprintf(text, sizeof text, "unknown key %s: did you mean %s?", key, nearest_key(key));
-		file_error(r, text);
-		return 0;
-	}
-	index = (size_t)(row - rows);
-	if (r->seen[index] && row->type != TYPE_LISTEN) {
-		snprintf(text, sizeof text, "%s is given twice", key);
-		file_error(r, text);
-		return 0;
-	}
-	r->seen[index] = true;
-	if (take_value(r->config, row, value, &why) == 0)
-		return 1;
-	r->rc = fail(r->err, LEASED_ECONFIG, "line %d: %s: %s", r->line, key, why.text);
-	return 0;
-}
-
-int config_parse_stream(struct config *config, FILE *in, struct leased_error *err)
-{
-	struct file_reader r = { .in = in, .config = config, .err = err };
-	int bad = ini_parse_stream(read_line, &r, on_value, &r);
-
-	if (r.rc < 0)
-		return r.rc;
-	if (bad)
-		return fail(err, LEASED_ECONFIG, "line %d: not of the form key = value", bad);
-	return 0;
 }
 
 static int load_file(struct config *c, const char *path, struct leased_error *err)
@@ -373,7 +284,7 @@ static int take_flag(struct config *c, const char *name, struct flag_reader *f, 
 	snprintf(key, sizeof key, "%s", name);
 	for (char *k = key; *k; k++)
 		*k = *k == '-' ? '_' : *k;
-	row = find_row(key);
+	row = config_find_row(key);
 	if (!row || strchr(name, '_'))
 		return fail(err, LEASED_EUSAGE, "unknown option --%s: see leased --help", name);
 	rc = flag_value(f, name, attached, &value, err);
@@ -385,7 +296,7 @@ static int take_flag(struct config *c, const char *name, struct flag_reader *f, 
 		c->n_listen = 0; /* flags replace what the file says */
 		*cleared_listen = true;
 	}
-	if (take_value(c, row, value, &why) < 0)
+	if (config_take_value(c, row, value, &why) < 0)
 		return fail(err, LEASED_EUSAGE, "--%s: %s", name, why.text);
 	return 0;
 }
@@ -477,7 +388,7 @@ static int take_flags(struct config *c, int argc, char *const argv[], bool optio
 static int take_defaults(struct config *c, struct leased_error *err)
 {
 	for (size_t i = 0; i < N_ROWS; i++) {
-		int rc = rows[i].type == TYPE_LISTEN ? 0 : take_value(c, &rows[i], rows[i].standard, err);
+		int rc = rows[i].type == TYPE_LISTEN ? 0 : config_take_value(c, &rows[i], rows[i].standard, err);
 
 		if (rc < 0)
 			return rc;
