@@ -42,7 +42,7 @@ def test_first_come_first_served(daemon):
 
 
 def test_an_expiry_hands_over_to_the_first(daemon):
-    ctl(daemon, "acquire", "-t", "1s", "x")
+    ctl(daemon, "acquire", "-t", "8s", "x")
     line = queue_up(daemon, "x", 2, "-t", "1s")
     first, second = granted(line[0]), granted(line[1])
     assert first["token"] < second["token"]

@@ -258,7 +258,7 @@ static void leases_that_are_due_together_travel_together(void **state)
 {
 	struct world *w = *state;
 	Leased__ClientMessage *m;
-	size_t renewed = 0, messages = 0;
+	size_t renewed = 0, most = 0;
 
 	for (int i = 0; i < 200; i++) {
 		char name[16];
@@ -269,10 +269,10 @@ static void leases_that_are_due_together_travel_together(void **state)
 	while (renewed < 200) {
 		m = peer_expect(&w->peer, KIND(RENEW));
 		renewed += m->renew->n_renewals;
-		messages++;
+		most = m->renew->n_renewals > most ? m->renew->n_renewals : most;
 		peer_renewed(&w->peer, m->id, m->renew->n_renewals, LEASED_OK, 6000);
 	}
-	assert_true(messages < 150);
+	assert_true(most > 1);
 	wait_for(&w->renewed, 200);
 }
 
