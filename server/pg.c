@@ -308,6 +308,7 @@ static void drop_poll(struct pg *pg)
 	uv_poll_stop(pg->poll);
 	uv_close((uv_handle_t *)pg->poll, on_poll_closed);
 	pg->poll = NULL;
+	pg->watched = 0;
 }
 
 static void on_poll(uv_poll_t *handle, int status, int events);
@@ -329,7 +330,12 @@ static int watch(struct pg *pg, int events)
 		pg->poll->data = pg;
 		pg->pending++;
 	}
-	return uv_poll_start(pg->poll, events, on_poll);
+	if (pg->watched == events)
+		return 0; /* starting again would cost libuv two system calls */
+	rc = uv_poll_start(pg->poll, events, on_poll);
+	if (rc == 0)
+		pg->watched = events;
+	return rc;
 }
 
 static void on_poll(uv_poll_t *handle, int status, int events)
@@ -338,6 +344,8 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 
 	if (pg->poll != handle)
 		return;
+	if (status < 0)
+		pg->watched = 0; /* libuv has stopped the handle */
 	if (pg->state == PG_CONNECTING) {
 		step(pg);
 		return;

@@ -45,6 +45,7 @@ struct pg {
 	PGconn *conn;
 	uv_loop_t *loop;
 	uv_poll_t *poll;      /* a handle for each connection; freed in its close callback */
+	int watched;          /* what poll waits for */
 	uv_timer_t timer;     /* of the attempt, or until the next one */
 	uv_getaddrinfo_t resolver;
 	struct pg_target {
