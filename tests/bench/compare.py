@@ -90,8 +90,8 @@ class Bench:
         assert done.returncode == 0, done.stderr
         return dict(pair.split("=") for pair in done.stdout.split())
 
-    def leased(self, mode, clients):
-        found = self.load(mode, clients)
+    def leased(self, mode, clients, leases=1):
+        found = self.load(mode, clients, SECONDS, leases)
         return float(found["per_second"]), float(found["p50_ms"]), float(found["p99_ms"])
 
     def cpu_seconds(self):
@@ -140,13 +140,15 @@ def compare_acquire(bench):
 def compare_renewals(bench):
     bench.sql("INSERT INTO leased.leases (name, token, holder_host, holder_pid, holder_nonce, principal, acquired_at, renewed_at, expires_at,"
               " ttl_ms) SELECT 'hold/' || i, i + 1, 'h', 1, 42, 'p', now(), now(), now() + interval '1 day', 90000 FROM generate_series(0, 300) i")
-    print("\nRenewals a second (p50 / p99 in ms)\n")
-    print("| clients | direct | through PgBouncer | leased | × direct | × PgBouncer |\n|---|---|---|---|---|---|")
+    print("\nRenewals a second (p50 / p99 of a request in ms); last, clients that hold 100 leases and renew them as libleased does, in one message\n")
+    print("| clients | direct | through PgBouncer | leased | × direct | × PgBouncer | leased, 100 each | × direct |\n|---|---|---|---|---|---|---|---|")
     for clients in (1, 16, 64, 256):
         direct = medians(lambda: bench.pgbench(RENEW, clients))
         pooled = medians(lambda: bench.pgbench(RENEW, clients, pooled=True))
         ours = medians(lambda: bench.leased("renew", clients))
-        print(f"| {clients} | {show(direct)} | {show(pooled)} | {show(ours)} | {ratio(ours, direct)} | {ratio(ours, pooled)} |", flush=True)
+        many = medians(lambda: bench.leased("renew", clients, 100))
+        print(f"| {clients} | {show(direct)} | {show(pooled)} | {show(ours)} | {ratio(ours, direct)} | {ratio(ours, pooled)} | {show(many)} | "
+              f"{ratio(many, direct)} |", flush=True)
 
 
 def hold(bench, clients, leases, seconds, every_ms=30000):
@@ -176,7 +178,12 @@ def main():
     bench = Bench()
     try:
         print(f"{os.cpu_count()} cores, PostgreSQL {bench.sql('SHOW server_version')[0]}, medians of {ROUNDS} rounds of {SECONDS:.0f} s")
-        if sys.argv[2:] == ["million"]:
+        if sys.argv[2:] == ["cycles"]:
+            compare_acquire(bench)
+            compare_cycles(bench)
+        elif sys.argv[2:] == ["renewals"]:
+            compare_renewals(bench)
+        elif sys.argv[2:] == ["million"]:
             hold(bench, 1000, 1000, 300)
             bench.sql("DELETE FROM leased.leases")
             bench.sql("VACUUM FULL leased.leases")
