@@ -1,4 +1,5 @@
 """leasectl run: the job runs on exactly one, is told what it holds, and never outlives its lease."""
+import json
 import os
 import pathlib
 import pty
@@ -91,6 +92,36 @@ def test_a_lost_lease_ends_the_job_before_another_gets_it(daemon, here, start_da
     daemon.signal(signal.SIGCONT)
 
 
+def test_a_job_that_obeys_is_ended_with_a_word_why(daemon, here):
+    """The daemon is gone: TERM comes early enough, and what the job left by setsid ends as well."""
+    run = ctl_start(daemon, "run", "-t", "3s", "--grace", "1s", "x", "--", "sh", "-c",
+                    f"setsid sh -c '{JOB.format(here / 'away')} sleep 1000' & " + JOB.format(here / "pid") + "wait")
+    pids = [pid_from(here / "pid"), pid_from(here / "away")]
+    daemon.kill()
+    out, err = run.communicate(timeout=world.GIVE_UP)
+    assert run.returncode == LOST and not any(map(alive, pids))
+    assert err.startswith('leasectl: lease "x" is lost: ') and err.count("\n") == 1, err
+
+
+def test_a_release_that_finds_nobody_keeps_the_jobs_code(daemon, here):
+    """It ends by itself after its ttl, which the line says."""
+    run = ctl_start(daemon, "run", "-t", "10m", "x", "--", "sh", "-c", JOB.format(here / "pid") + "read line; exit 5", stdin=subprocess.PIPE)
+    pid_from(here / "pid")
+    daemon.kill()
+    out, err = run.communicate("go\n", timeout=world.GIVE_UP)
+    assert run.returncode == 5 and 'release "x"' in err and "expire by itself" in err
+
+
+def test_a_killed_watcher_takes_the_job_along_and_gives_the_lease_back(daemon, here):
+    run = ctl_start(daemon, "run", "-t", "10m", "x", "--", "sh", "-c", JOB.format(here / "pid") + "sleep 1000")
+    job = pid_from(here / "pid")
+    watcher = int(pathlib.Path(f"/proc/{job}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    os.kill(watcher, signal.SIGKILL)
+    out, err = run.communicate(timeout=world.GIVE_UP)
+    assert run.returncode == LOST and "the watcher was killed" in err and not alive(job)
+    assert ctl(daemon, "get", "x").returncode == HELD
+
+
 def test_another_daemon_keeps_the_lease_alive(daemon, here, start_daemon, database):
     other = start_daemon(database)
     run = ctl_start([daemon, other], "run", "-t", "4s", "x", "--", "sh", "-c",
@@ -140,7 +171,8 @@ def test_descendants_in_the_group_delay_the_release(daemon, here):
     assert run.returncode == 4
 
 
-@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT])
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+                                   signal.SIGCONT])
 def test_signals_are_passed_on(daemon, here, signo):
     script = f"trap 'exit 40' {signo.name[3:]}; " + JOB.format(here / "pid") + "while :; do sleep 0.02; done"
     run = ctl_start(daemon, "run", "x", "--", "sh", "-c", script)
@@ -149,6 +181,31 @@ def test_signals_are_passed_on(daemon, here, signo):
     run.communicate(timeout=world.GIVE_UP)
     assert run.returncode == 40
     assert ctl(daemon, "get", "x").returncode == HELD
+
+
+def test_what_was_ignored_stays_ignored(daemon, here):
+    """nohup leasectl run ...: a hangup ends neither the wait nor the job."""
+    nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", world.LEASECTL, "-s", daemon.address, "run", "-w", "10m", "x", "--", "sh", "-c",
+             JOB.format(here / "pid") + "read line; kill -HUP $$; exit 6"]
+    held = ctl_json(daemon, "acquire", "x")[0]
+    run = world.start(nohup, stdin=subprocess.PIPE, text=True)
+    until(lambda: ctl_json(daemon, "get", "x")[0]["waiters"] == 1, "the waiter")
+    run.send_signal(signal.SIGHUP)
+    ctl(daemon, "release", "x", "--holder", held["holder"], "--token", str(held["token"]))
+    pid_from(here / "pid")
+    run.send_signal(signal.SIGHUP)
+    run.communicate("go\n", timeout=world.GIVE_UP)
+    assert run.returncode == 6
+
+
+def test_a_stderr_that_nobody_reads_does_not_end_the_job(daemon, here):
+    run = ctl_start(daemon, "run", "-t", "10m", "x", "--", "sh", "-c", JOB.format(here / "pid") + "read line; exit 8", stdin=subprocess.PIPE)
+    pid_from(here / "pid")
+    run.stderr.close()
+    daemon.kill()  # so that there is something to complain about
+    run.stdin.write("go\n")
+    run.stdin.close()
+    assert run.wait(world.GIVE_UP) == 8
 
 
 @pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT])
@@ -199,7 +256,8 @@ def on_terminal(args):
 
 
 def wait_code(pid):
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    status = until(lambda: [s for p, s in [os.waitpid(pid, os.WNOHANG)] if p], f"{pid} to end")[0]
+    return os.waitstatus_to_exitcode(status)
 
 
 def test_the_terminals_interrupt_reaches_the_job(daemon, here):
@@ -222,11 +280,14 @@ def test_the_job_can_read_the_terminal(daemon, here):
 
 
 def test_stop_and_continue_on_a_terminal(daemon, here):
-    """In an interactive shell: ^Z stops job and leasectl, fg goes on with both."""
+    """In an interactive shell: ^Z stops job and leasectl, fg goes on with both.
+
+    The job is bash's, which forks: with dash's vfork a child stopped before its exec holds its parent, and ^Z stops nobody.
+    """
     pid, master = on_terminal(["/bin/bash", "--norc", "-i"])
     script = JOB.format(here / "pid") + f"while [ ! -e {here}/go ]; do sleep 0.02; done; touch {here}/done"
     (here / "job").write_text(script)
-    os.write(master, f"{world.LEASECTL} -s {daemon.address} run x -- sh {here}/job; echo code-$?\n".encode())
+    os.write(master, f"{world.LEASECTL} -s {daemon.address} run x -- bash {here}/job; echo code-$?\n".encode())
     job = pid_from(here / "pid")
     os.write(master, b"\x1a")
     until(lambda: pathlib.Path(f"/proc/{job}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T", "the job to stop")
@@ -236,6 +297,37 @@ def test_stop_and_continue_on_a_terminal(daemon, here):
     until(lambda: (here / "done").exists(), "the job to end")
     os.write(master, b"exit\n")
     wait_code(pid)
+    os.close(master)
+
+
+def state(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def test_a_job_in_the_background_that_reads_stops_for_fg(daemon, here):
+    """As any program: the shell sees it stopped, and fg gives it the terminal."""
+    (here / "job").write_text(JOB.format(here / "pid") + f'read line; echo "$line" >{here}/line')
+    pid, master = on_terminal(["/bin/bash", "--norc", "-i"])
+    os.write(master, f"{world.LEASECTL} -s {daemon.address} run x -- bash {here}/job & echo $! >{here}/ctl\n".encode())
+    run, job = pid_from(here / "ctl"), pid_from(here / "pid")
+    until(lambda: state(job) == "T" and state(run) == "T", "both to stop")
+    os.write(master, b"fg\n")
+    until(lambda: state(job) != "T" and state(run) != "T", "both to go on")
+    os.write(master, b"hello\n")
+    until((here / "line").exists, "the line")
+    os.write(master, b"exit\n")
+    wait_code(pid)
+    assert (here / "line").read_text() == "hello\n"
+    os.close(master)
+
+
+def test_where_no_shell_can_continue_it_nothing_stops(daemon, here):
+    """^Z in a terminal without job control goes by; otherwise nobody could ever wake it."""
+    script = f"trap 'touch {here}/continued' CONT; " + JOB.format(here / "pid") + f"while [ ! -e {here}/continued ]; do sleep 0.02; done; exit 9"
+    pid, master = on_terminal([str(world.LEASECTL), "-s", daemon.address, "run", "x", "--", "bash", "-c", script])
+    pid_from(here / "pid")
+    os.write(master, b"\x1a")
+    assert wait_code(pid) == 9
     os.close(master)
 
 
@@ -265,3 +357,47 @@ def test_elect_runs_a_command_while_leading(daemon, here):
     leader.communicate(timeout=world.GIVE_UP)
     assert leader.returncode == 143 and not alive(pid)
     assert ctl(daemon, "get", "boss").returncode == HELD
+
+
+def test_elect_ends_with_its_commands_code(daemon):
+    assert ctl(daemon, "elect", "boss", "--", "sh", "-c", "exit 5").returncode == 5
+    assert ctl(daemon, "get", "boss").returncode == HELD
+
+
+def test_elect_runs_the_command_again_when_the_lead_came_back(daemon, here):
+    script = f"echo $LEASED_TOKEN >>{here}/tokens; exec sleep 1000"
+    leader = ctl_start(daemon, "elect", "-t", "2s", "boss", "--", "sh", "-c", script)
+
+    def tokens():
+        return (here / "tokens").read_text().split() if (here / "tokens").exists() else []
+    until(lambda: len(tokens()) == 1, "the first lead")
+    daemon.kill()
+    until(lambda: "is lost" in leader.stderr.readline(), "the loss")
+    daemon.start()
+    until(lambda: len(tokens()) == 2, "the second lead")
+    leader.send_signal(signal.SIGTERM)
+    leader.communicate(timeout=world.GIVE_UP)
+    assert leader.returncode == 143 and int(tokens()[0]) < int(tokens()[1])
+
+
+def test_elect_told_to_end_does_not_campaign_again(daemon, here):
+    """SIGTERM is passed on to a job that takes its time, and meanwhile the lead is lost."""
+    script = "trap '' TERM; " + JOB.format(here / "pid") + "while :; do sleep 0.05; done"
+    leader = ctl_start(daemon, "elect", "-t", "2s", "boss", "--", "sh", "-c", script)
+    pid = pid_from(here / "pid")
+    leader.send_signal(signal.SIGTERM)
+    daemon.kill()
+    leader.communicate(timeout=world.GIVE_UP)
+    assert leader.returncode == LOST and not alive(pid)
+
+
+def test_elect_waits_for_a_daemon_and_says_so_once(database, directory, start_daemon):
+    leader = ctl_start(f"unix:{directory}/d0.sock", "-o", "json", "elect", "boss")
+    assert "trying again" in leader.stderr.readline()
+    daemon = start_daemon(database)
+    line = json.loads(leader.stdout.readline())
+    assert set(line) == {"event", "name", "token", "holder"} and (line["event"], line["name"]) == ("leading", "boss")
+    leader.send_signal(signal.SIGTERM)
+    out, err = leader.communicate(timeout=world.GIVE_UP)
+    assert leader.returncode == 143 and json.loads(out)["event"] == "released"
+    assert ctl(daemon, "get", "boss").returncode == HELD  # at once, not after the ttl
