@@ -225,3 +225,48 @@ def test_another_daemons_socket_is_not_taken_and_a_dead_ones_is(database, start_
     daemon.kill()
     daemon.start()
     still_works(daemon)
+
+
+def field(number, payload):
+    """A length-delimited protobuf field; an int is a varint field."""
+    if isinstance(payload, int):
+        out = bytes([number << 3])
+        while payload > 127:
+            out += bytes([payload & 127 | 128])
+            payload >>= 7
+        return out + bytes([payload])
+    return bytes([number << 3 | 2, len(payload)]) + payload
+
+
+def acquire_frame(name, nonce, ttl_ms=60000):
+    holder = field(1, b"raw-host") + field(2, 77) + bytes([3 << 3 | 1]) + struct.pack("<Q", nonce)
+    body = field(1, 5) + field(3, field(1, name) + field(2, holder) + field(3, ttl_ms))
+    return struct.pack(">I", len(body)) + body
+
+
+def granted_token(s):
+    body = s.recv(struct.unpack(">I", s.recv(4, socket.MSG_WAITALL))[0], socket.MSG_WAITALL)
+    assert body[:2] == field(1, 5) and body[2] == 3 << 3 | 2, body  # id 5, Granted
+    token, shift, at = 0, 0, 5
+    assert body[4] == 1 << 3
+    while True:
+        token |= (body[at] & 127) << shift
+        if body[at] < 128:
+            return token
+        at, shift = at + 1, shift + 7
+
+
+def test_an_acquire_that_was_cut_before_its_answer_gets_the_same_grant(quick, start_daemon, database):
+    """The client never read the answer; asked again with the same nonce, at this daemon or another."""
+    other = start_daemon(database)
+    for i in range(5):
+        name = f"cut/{i}".encode()
+        with greeted_quickly(quick) as s:
+            s.sendall(acquire_frame(name, 1000 + i))
+        until(lambda: ctl(quick, "get", name).returncode == 0, "the grant that nobody heard of")
+        shown = ctl_json(quick, "get", name)[0]["token"]
+        for daemon in (quick, other):
+            with greeted(daemon) as s:
+                s.sendall(acquire_frame(name, 1000 + i))
+                assert granted_token(s) == shown
+            assert ctl(daemon, "acquire", name).returncode == 75  # another nonce is another holder
