@@ -29,7 +29,7 @@ struct job {
 	struct leased_lease *lease;
 	const struct lease_options *o;
 	_Atomic bool started, lost;
-	bool told_to_end;
+	bool told_to_end, told_to_stop;
 	int signals;        /* signalfd */
 	sigset_t old_mask;
 };
@@ -159,6 +159,7 @@ static void pass_signals_on(struct job *job)
 		int signo = (int)info.ssi_signo;
 
 		job->told_to_end |= signo == SIGTERM || signo == SIGINT || signo == SIGQUIT;
+		job->told_to_stop |= signo == SIGTSTP;
 		watcher_signal(&job->watcher, signo);
 	}
 }
@@ -195,25 +196,33 @@ static int start_command(struct job *job, struct leased_error *err)
 	return 0;
 }
 
-/* Without a terminal of ours a SIGSTOP is a stranger's, who means the command alone. */
-static bool is_stopped_by_terminal(const struct job *job, const struct watcher_report *report)
+/*
+ * Who stops along with the command: 0, the shell's whole job, when the terminal has stopped it; leasectl
+ * when it was asked to stop; -1, nobody, when a stranger's SIGSTOP means the command alone.
+ */
+static pid_t who_stops_too(const struct job *job, const struct watcher_report *report)
 {
 	int signo = WSTOPSIG(report->wait_status);
 
-	return job->watcher.own_terminal || signo == SIGTTIN || signo == SIGTTOU;
+	if (job->watcher.own_terminal || signo == SIGTTIN || signo == SIGTTOU)
+		return 0;
+	return job->told_to_stop ? getpid() : -1;
 }
 
 /*
- * Stops with the shell's whole job, so that the shell sees it; the SIGCONT of its `fg` or `bg` is passed
- * on. Where no shell could continue us the kernel stops nobody: then the command goes on at once.
+ * Stops so that the shell sees it; the SIGCONT of its `fg` or `bg` is passed on. Where no shell could
+ * continue us the kernel stops nobody: then the command goes on at once.
  */
-static void stop_too(struct job *job)
+static void stop_too(struct job *job, pid_t who)
 {
 	sigset_t stop, pending;
 
+	if (who < 0)
+		return;
+	job->told_to_stop = false;
 	sigemptyset(&stop);
 	sigaddset(&stop, SIGTSTP);
-	kill(0, SIGTSTP);
+	kill(who, SIGTSTP);
 	sigprocmask(SIG_UNBLOCK, &stop, NULL); /* here we stop */
 	sigprocmask(SIG_BLOCK, &stop, NULL);
 	sigpending(&pending);
@@ -237,8 +246,8 @@ static void follow(struct job *job, struct watcher_report *ret_report)
 		watcher_read(&job->watcher, ret_report);
 		if (ret_report->event == WATCHER_GONE)
 			return;
-		if (ret_report->event == WATCHER_STOPPED && is_stopped_by_terminal(job, ret_report))
-			stop_too(job);
+		if (ret_report->event == WATCHER_STOPPED)
+			stop_too(job, who_stops_too(job, ret_report));
 	}
 }
 

@@ -119,6 +119,15 @@ static int open_our_terminal(void)
 	return tty;
 }
 
+/*
+ * Into a pipe, as in `leasectl run ... | less`: the other end is in our group and may need the terminal
+ * too. Then the job gets it only when it asks for it, by being stopped.
+ */
+static bool may_take_terminal(const struct watcher *w)
+{
+	return w->own_terminal || isatty(STDOUT_FILENO);
+}
+
 static int send_command(const struct watcher *w, const struct watcher_command *command)
 {
 	int before = errno;
@@ -143,7 +152,7 @@ int watcher_start_job(struct watcher *w, char *const argv[], char *const env[], 
 	if (rc < 0)
 		return rc;
 	tty = open_our_terminal();
-	command.to_foreground = tty >= 0;
+	command.to_foreground = tty >= 0 && may_take_terminal(w);
 	close_fd(&tty);
 	if (send_command(w, &command) < 0)
 		return fail(err, LEASED_EINTERNAL, "start %s: the watcher is gone", argv[0]);
@@ -271,7 +280,7 @@ void watcher_signal(struct watcher *w, int signo)
 	struct watcher_command command = { .kind = WATCHER_SIGNAL_JOB, .signo = signo };
 	int before = errno;
 
-	if (signo == SIGCONT && w->job)
+	if (signo == SIGCONT && w->job && may_take_terminal(w))
 		give_terminal(w);
 	send_command(w, &command);
 	errno = before;

@@ -53,7 +53,7 @@ int watcher_start(struct watcher *w, struct leased_error *err);
 /*
  * Start the job: argv is searched in PATH; env holds NAME=VALUE strings added to the environment,
  * NULL-terminated. deadline_ns is on CLOCK_BOOTTIME, 0 for none. When leasectl is in the foreground
- * of a terminal, the job's group becomes the foreground. 0, LEASED_EINTERNAL, or LEASED_ELOST when
+ * of a terminal and writes to one, the job's group becomes the foreground; else when it first needs it. 0, LEASED_EINTERNAL, or LEASED_ELOST when
  * the deadline has passed already: then no job runs, and only watcher_stop may follow. A command that
  * cannot be executed is reported by WATCHER_GONE with exec_errno.
  */
@@ -68,7 +68,7 @@ void watcher_end_job(struct watcher *w);
 
 /*
  * Pass a signal on to the job's process group. Before SIGCONT the job gets the terminal if leasectl
- * is in its foreground (again). Async-signal-safe.
+ * is in its foreground (again), unless it has not had it yet and leasectl writes to a pipe. Async-signal-safe.
  */
 void watcher_signal(struct watcher *w, int signo);
 

@@ -321,6 +321,41 @@ def test_a_job_in_the_background_that_reads_stops_for_fg(daemon, here):
     os.close(master)
 
 
+def test_a_pager_behind_a_pipe_keeps_the_terminal(daemon, here):
+    """leasectl run ... | less: less reads the terminal; ^Z and fg are for both; ^C reaches the job."""
+    (here / "job").write_text(f"trap 'echo interrupted >{here}/end' INT; " + JOB.format(here / "pid") + "while [ ! -e %s/end ]; do sleep 0.02; done" % here)
+    (here / "pager").write_text(f'read key </dev/tty; echo "$key" >{here}/key; trap "" INT; cat >/dev/null')
+    pid, master = on_terminal(["/bin/bash", "--norc", "-i"])
+    os.write(master, f"{world.LEASECTL} -s {daemon.address} run x -- bash {here}/job | bash {here}/pager\n".encode())
+    job = pid_from(here / "pid")
+    os.write(master, b"\x1a")
+    until(lambda: state(job) == "T", "the job to stop")
+    os.write(master, b"\nfg\n")
+    until(lambda: state(job) != "T", "the job to go on")
+    os.write(master, b"q\n")
+    until((here / "key").exists, "the key")
+    os.write(master, b"\x03")
+    until((here / "end").exists, "the interrupt")
+    os.write(master, b"exit\n")
+    wait_code(pid)
+    assert (here / "key").read_text() == "q\n"
+    os.close(master)
+
+
+def test_stopped_and_continued_without_a_terminal(daemon, here):
+    """kill -TSTP and -CONT of a shell that controls jobs: job and leasectl stop, and go on."""
+    (here / "job").write_text(JOB.format(here / "pid") + f"while [ ! -e {here}/go ]; do sleep 0.02; done; exit 4")
+    script = f"{world.LEASECTL} -s {daemon.address} run x -- bash {here}/job & echo $! >{here}/ctl; wait -f $!"
+    shell = world.start(["bash", "-mc", script], stderr=subprocess.DEVNULL)
+    run, job = pid_from(here / "ctl"), pid_from(here / "pid")
+    os.kill(run, signal.SIGTSTP)
+    until(lambda: state(job) == "T" and state(run) == "T", "both to stop")
+    os.kill(run, signal.SIGCONT)
+    until(lambda: state(job) != "T" and state(run) != "T", "both to go on")
+    (here / "go").touch()
+    assert shell.wait(world.GIVE_UP) == 4
+
+
 def test_where_no_shell_can_continue_it_nothing_stops(daemon, here):
     """^Z in a terminal without job control goes by; otherwise nobody could ever wake it."""
     script = f"trap 'touch {here}/continued' CONT; " + JOB.format(here / "pid") + f"while [ ! -e {here}/continued ]; do sleep 0.02; done; exit 9"
