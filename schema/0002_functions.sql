@@ -6,6 +6,19 @@
 --
 -- SQLSTATE class LE: LE001 not held (guard, renew, release) · LE002 bad argument · LE003 epochs used up.
 
+-- The server's timeline, 0 where a hardened or managed server has withdrawn the functions that tell it.
+-- In plpgsql, since PostgreSQL checks the right to a function of plain SQL before any CASE is looked at.
+CREATE FUNCTION leased.timeline() RETURNS integer
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'EXECUTE')
+       AND has_function_privilege('pg_catalog.pg_current_wal_lsn()', 'EXECUTE') THEN
+        RETURN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer;
+    END IF;
+    RETURN 0;
+END
+$$;
+
 -- The upper part of a token (design section 6). The epoch is the timeline, which rises at every
 -- promotion, plus a stored base, which is raised when the system identifier changes (restore, dump
 -- and load, upgrade). It never falls, also when the timeline can no longer be read.
@@ -14,15 +27,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     c        leased.cluster;
     system   bigint;
-    timeline integer := 1;
+    timeline integer := greatest(leased.timeline(), 1);
     epoch    integer;
 BEGIN
     SELECT * INTO STRICT c FROM leased.cluster;
-    -- A hardened or managed server may have withdrawn these functions: then the base alone counts.
-    IF has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'EXECUTE')
-       AND has_function_privilege('pg_catalog.pg_current_wal_lsn()', 'EXECUTE') THEN
-        timeline := ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer;
-    END IF;
     IF has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') THEN
         system := (SELECT system_identifier FROM pg_control_system());
     END IF;

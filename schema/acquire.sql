@@ -10,10 +10,8 @@ WITH req AS MATERIALIZED (
      WHERE l.name = ANY ($1::text[]) AND l.expires_at <= now()
      ORDER BY l.name FOR UPDATE SKIP LOCKED
 ), epoch AS MATERIALIZED (
-    -- $9: the timeline can be read and nobody can have put another cluster behind this connection, so
-    -- that this short form of leased.epoch_base() will do unless something has changed.
-    SELECT CASE WHEN $9::bool AND c.last_epoch = c.epoch_base - 1 +
-                     ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int4
+    -- $9: nobody can have put another cluster behind this connection, so that this short form of leased.epoch_base() will do unless something has changed.
+    SELECT CASE WHEN $9::bool AND c.last_epoch = c.epoch_base - 1 + leased.timeline()
                 THEN c.last_epoch::int8 << 41
                 ELSE leased.epoch_base() END AS base
       FROM leased.cluster c

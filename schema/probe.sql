@@ -4,9 +4,4 @@ SELECT current_setting('server_version'), pg_backend_pid(), pg_is_in_recovery(),
     current_setting('synchronous_commit'), (extract(epoch FROM clock_timestamp()) * 1000000)::int8,
     to_regclass('leased.schema_version') IS NOT NULL,
     EXISTS (SELECT FROM pg_roles WHERE rolname = 'leased_app'),
-    CASE WHEN NOT pg_is_in_recovery()
-          AND has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'EXECUTE')
-          AND has_function_privilege('pg_catalog.pg_current_wal_lsn()', 'EXECUTE')
-         THEN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int4
-         ELSE 0 END,
     current_user, current_database()

@@ -113,9 +113,8 @@ static void take_probe(struct writer *w, PGresult *result)
 	info->clock_offset_us = atoll(PQgetvalue(result, 0, 6)) - clock_wall_us();
 	info->schema_found = is_true(result, 7) ? -1 : 0; /* -1: to be read */
 	info->has_app_role = is_true(result, 8);
-	info->timeline = atoi(PQgetvalue(result, 0, 9));
-	copy_value(info->user, sizeof info->user, result, 10);
-	copy_value(info->database, sizeof info->database, result, 11);
+	copy_value(info->user, sizeof info->user, result, 9);
+	copy_value(info->database, sizeof info->database, result, 10);
 	snprintf(info->host, sizeof info->host, "%s", host ? host : "");
 }
 
@@ -175,6 +174,7 @@ static void after_probe(struct writer *w)
 			" AND has_table_privilege('leased.events', 'INSERT')"
 			" AND has_sequence_privilege('leased.token_seq', 'USAGE')"
 			" AND has_function_privilege('leased.epoch_base()', 'EXECUTE')"
+			" AND has_function_privilege('leased.timeline()', 'EXECUTE')"
 			" FROM leased.schema_version");
 	} else {
 		after_version(w);
@@ -215,7 +215,7 @@ static void prepare(struct writer *w)
 	w->failed = false;
 	ok = ok && send_settings(w);
 	/* Looks at the system identifier too, once for each connection. */
-	ok = ok && PQsendQueryParams(w->pg.conn, "SELECT leased.epoch_base() >> 41", 0, NULL, NULL,
+	ok = ok && PQsendQueryParams(w->pg.conn, "SELECT leased.epoch_base() >> 41, leased.timeline()", 0, NULL, NULL,
 			   NULL, NULL, 0);
 	for (size_t i = 0; ok && !w->info.pooled && i < VERB_COUNT; i++)
 		ok = PQsendPrepare(w->pg.conn, statements[i].name, statements[i].text, 0, NULL);
@@ -303,8 +303,10 @@ static void take_pipeline(struct writer *w, PGresult *result)
 	case PGRES_PIPELINE_ABORTED: break;
 	case PGRES_COMMAND_OK: break;
 	case PGRES_TUPLES_OK:
-		if (w->state == WRITER_PREPARE && PQnfields(result) == 1)
+		if (w->state == WRITER_PREPARE && PQnfields(result) == 2) {
 			w->info.epoch = (uint32_t)atoi(PQgetvalue(result, 0, 0));
+			w->info.timeline = atoi(PQgetvalue(result, 0, 1));
+		}
 		if (w->state != WRITER_BUSY || w->at < w->n_ahead)
 			break;
 		if (w->at - w->n_ahead < f->n_batches &&
@@ -406,7 +408,7 @@ static int send_batch(struct writer *w, struct batch *batch)
 	const struct statement *s = &statements[batch->verb];
 	struct params *p = &w->params;
 
-	batch->short_epoch = !w->info.pooled && w->info.timeline > 0;
+	batch->short_epoch = !w->info.pooled;
 	if (batch_encode(batch, p) < 0)
 		return 0;
 	if (w->info.pooled)

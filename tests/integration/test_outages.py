@@ -177,6 +177,20 @@ def test_an_ordinary_role_that_owns_its_database_is_enough(postgres, start_daemo
     assert ctl(daemon, "release", "x", *claim(lease)).returncode == 0
 
 
+def test_an_unreadable_timeline_is_no_obstacle(own_postgres, start_daemon):
+    """A hardened server has taken the WAL functions from PUBLIC: leases work, doctor says what is lost."""
+    with own_postgres.connect() as conn:
+        conn.execute("CREATE ROLE plain LOGIN")
+        conn.execute("CREATE DATABASE leases OWNER plain")
+    with own_postgres.connect("leases") as conn:
+        conn.execute("REVOKE EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_current_wal_lsn() FROM PUBLIC")
+    daemon = start_daemon(own_postgres.conninfo("leases", "plain"))
+    lease = ctl_json(daemon, "acquire", "x")[0]
+    assert ctl(daemon, "release", "x", *claim(lease)).returncode == 0
+    assert ctl_json(daemon, "acquire", "x")[0]["token"] > lease["token"]
+    assert finding(daemon, "timeline")["grade"] == "warn"
+
+
 @pytest.mark.parametrize("isolation", ["serializable", "repeatable read"])
 def test_the_databases_default_isolation_does_not_matter(postgres, start_daemon, isolation):
     name = postgres.create_database()
