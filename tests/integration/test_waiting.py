@@ -71,7 +71,7 @@ def test_a_release_on_another_daemon_is_found_by_the_poll(database, start_daemon
 
 def test_a_crowd_costs_one_statement_a_turn(database, start_daemon):
     """60 waiters, one release: the round trips to the database do not grow with the crowd."""
-    daemon = start_daemon(database, args=["--log-level", "debug"])
+    daemon = start_daemon(database, args=["--log-level", "debug", "--poll-interval", "10m"])
     lease = ctl_json(daemon, "acquire", "x")[0]
     line = [ctl_start(daemon, "acquire", "-w", "10m", "x") for _ in range(60)]
     until(lambda: waiters(daemon, "x") == 60, "all waiters")
