@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "connection.h"
+#include "duration.h"
 #include "status.h"
 
 #define NS_PER_MS        INT64_C(1000000)
@@ -37,73 +38,21 @@ int client_check(struct leased_client *client, struct leased_error *err)
 {
 	if (client->pid != getpid())
 		return fail(err, LEASED_ENOTHELD, "a child of fork cannot use its parent's client");
+	if (pthread_equal(pthread_self(), client->thread))
+		return fail(err, LEASED_EUSAGE, "a callback cannot wait for what its own thread does");
 	return 0;
 }
 
-/* Calls. */
-
-void client_queue(struct leased_client *client, struct call *call)
+struct timespec monotonic_in(int64_t ms)
 {
-	list_append(&client->calls, &call->link);
-	client_wake(client);
-}
+	struct timespec t;
+	int64_t ns;
 
-void call_fini(struct call *call)
-{
-	arena_free(&call->arena);
-	call->reply = NULL;
-}
-
-static void add_ms(struct timespec *t, int64_t ms)
-{
-	int64_t ns = t->tv_nsec + ms % 1000 * NS_PER_MS;
-
-	t->tv_sec += (time_t)(ms / 1000 + ns / 1000000000);
-	t->tv_nsec = (long)(ns % 1000000000);
-}
-
-/* Waits until the call is done; false: it took too long. */
-static bool wait_done(struct leased_client *client, struct call *call, int64_t ms)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	add_ms(&until, ms);
-	while (!call->done)
-		if (pthread_cond_timedwait(&client->changed, &client->lock, &until) == ETIMEDOUT)
-			return call->done;
-	return true;
-}
-
-static void word_timeout(struct leased_client *client, struct call *call)
-{
-	call->status = fail(&call->err, LEASED_EUNAVAILABLE, "no answer in time%s%s",
-		*client->problem.text ? ": " : "", client->problem.text);
-}
-
-int client_call(struct leased_client *client, struct call *call, int64_t wait_ms)
-{
-	pthread_mutex_lock(&client->lock);
-	if (atomic_load(&client->interrupted) && !call->survives_interrupt) {
-		call->status = fail(&call->err, LEASED_ECANCELLED, "interrupted");
-		pthread_mutex_unlock(&client->lock);
-		return call->status;
-	}
-	client_queue(client, call);
-	if (!wait_done(client, call, wait_ms + client->timeout_ms)) {
-		if (call->waits && call->id) {
-			/* What the daemon decided meanwhile must not stay: it says so in its answer. */
-			call->cancelled = true;
-			client_wake(client);
-			wait_done(client, call, FAREWELL_MS);
-		}
-		if (!call->done) {
-			list_remove(&call->link);
-			word_timeout(client, call);
-		}
-	}
-	pthread_mutex_unlock(&client->lock);
-	return call->status;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	ns = t.tv_nsec + ms % 1000 * NS_PER_MS;
+	t.tv_sec += (time_t)(ms / 1000 + ns / 1000000000);
+	t.tv_nsec = (long)(ns % 1000000000);
+	return t;
 }
 
 /* Opening and closing. */
@@ -152,14 +101,12 @@ static int start_thread(struct leased_client *client, struct leased_error *err)
 static int wait_ready(struct leased_client *client, struct leased_error *err)
 {
 	int64_t begin = boottime_ns(), patience = OPEN_PATIENCE_MS;
-	struct timespec until;
+	struct timespec until = monotonic_in(client->timeout_ms);
 	int rc = 0;
 
 	if (client->timeout_ms < patience)
 		patience = client->timeout_ms;
 	pthread_mutex_lock(&client->lock);
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	add_ms(&until, client->timeout_ms);
 	while (!client->ready && rc == 0) {
 		if (atomic_load(&client->interrupted))
 			rc = fail(err, LEASED_ECANCELLED, "interrupted");
@@ -180,6 +127,10 @@ static int init(struct leased_client *client, const struct leased_options *o,
 	pthread_condattr_t attr;
 	int rc = read_servers(client, o->servers, err);
 
+	if (rc == 0 && (o->timeout_ms < 0 || o->timeout_ms > DURATION_MAX_MS))
+		rc = fail(err, LEASED_EUSAGE, "the timeout is negative or over ten years");
+	if (rc == 0 && (o->margin_ms < 0 || o->margin_ms > DURATION_MAX_MS))
+		rc = fail(err, LEASED_EUSAGE, "the margin is negative or over ten years");
 	if (rc < 0)
 		return rc;
 	client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -190,6 +141,8 @@ static int init(struct leased_client *client, const struct leased_options *o,
 	client->margin_ms = o->margin_ms;
 	client->next_id = 1;
 	client->next_due_ns = INT64_MAX;
+	client->shortest_ttl_ms = INT64_MAX;
+	atomic_init(&client->socket_fd, -1);
 	snprintf(client->program, sizeof client->program, "%s", o->program ? o->program : "libleased");
 	list_init(&client->calls);
 	list_init(&client->leases);
@@ -236,8 +189,11 @@ int leased_client_open(struct leased_client **ret_client, const struct leased_op
 
 void leased_client_interrupt(struct leased_client *client)
 {
+	int saved = errno; /* of what the signal has interrupted */
+
 	atomic_store(&client->interrupted, true);
 	client_wake(client);
+	errno = saved;
 }
 
 void leased_client_close(struct leased_client *client)
@@ -254,8 +210,10 @@ void leased_client_close(struct leased_client *client)
 		pthread_join(client->thread, NULL);
 		pthread_mutex_destroy(&client->lock);
 		pthread_cond_destroy(&client->changed);
+	} else if (client->socket_fd >= 0) {
+		/* The thread does not exist here and the lock may be taken: only free what is ours. */
+		close(client->socket_fd);
 	}
-	/* In a child of fork the thread does not exist and the lock may be taken: only free. */
 	while ((node = list_pop(&client->owned)))
 		free(list_entry(node, struct leased_lease, owned));
 	close(client->wake_fd);

@@ -3,9 +3,12 @@
  *
  *   AWAY -> CONNECTING -> HELLO -> READY -> (lost) -> AWAY, to the next address
  *
- * Calls stand in one list, oldest first; those that are not sent (id 0) go out as soon as it is READY,
- * also those that were in flight when a connection was lost: acquires with the same nonce, releases
- * marked as a retry, renewals simply again.
+ * Calls stand in one list, oldest first; those that are not in flight go out as soon as it is READY, also
+ * those that were when a connection was lost: acquires with the same nonce, releases marked as a retry.
+ * Renewals are made anew, of the leases that are still held.
+ *
+ * A connection is given up when it breaks, when a ping is not answered, and, if there is another
+ * address to go to, when the daemon answers pings but renewals not, or with UNAVAILABLE.
  */
 #include "connection.h"
 
@@ -22,8 +25,10 @@
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_MAX_MS   1000
 #define HANDSHAKE_MS     3000
-#define STALL_MAX_MS     5000
-#define STALL_MIN_MS     200
+#define STALL_MAX_MS     3000
+#define SLOW_MAX_MS      15000
+#define PATIENCE_MIN_MS  200
+#define IDLE_MAX_MS      INT64_C(86400000)
 
 /* The thread's own; no lock. */
 struct connection {
@@ -38,27 +43,20 @@ struct connection {
 	int64_t idle_ns;      /* the daemon closes clients that are silent for so long */
 };
 
-static void finish_call(struct leased_client *client, struct call *call)
+/* How long an answer may be missing: a part of the shortest ttl, so that time is left for other tries. */
+static int64_t patience_ns(const struct leased_client *client, int64_t part, int64_t max_ms)
 {
-	list_remove(&call->link);
-	call->done = true;
-	if (call->finished)
-		call->finished(client, call);
-	else
-		pthread_cond_broadcast(&client->changed);
+	int64_t ms = client->shortest_ttl_ms / part;
+
+	if (ms > max_ms)
+		ms = max_ms;
+	return (ms > PATIENCE_MIN_MS ? ms : PATIENCE_MIN_MS) * NS_PER_MS;
 }
 
-static int64_t stall_ns(struct leased_client *client)
+/* To a ping, which needs no database. */
+static int64_t stall_ns(const struct leased_client *client)
 {
-	int64_t ms = STALL_MAX_MS;
-
-	for (struct list *n = client->leases.next; n != &client->leases; n = n->next) {
-		int64_t sixth = list_entry(n, struct leased_lease, link)->ttl_ms / 6;
-
-		if (sixth < ms)
-			ms = sixth;
-	}
-	return (ms > STALL_MIN_MS ? ms : STALL_MIN_MS) * NS_PER_MS;
+	return patience_ns(client, 6, STALL_MAX_MS);
 }
 
 /* Gives the connection up: what was in flight is asked again over the next one. */
@@ -67,14 +65,14 @@ static void drop(struct leased_client *client, struct connection *c, const struc
 	int64_t ms = BACKOFF_FIRST_MS;
 	bool had_worked = c->state == READY;
 
+	atomic_store(&client->socket_fd, -1);
 	channel_close(&c->channel);
 	c->state = AWAY;
 	c->ping_ns = 0;
 	c->server = (c->server + 1) % client->n_servers;
-	client->ready = false;
+	client->ready = client->move_on = false;
 	client->problem = *why;
-	for (struct list *n = client->calls.next; n != &client->calls; n = n->next)
-		list_entry(n, struct call, link)->id = 0;
+	calls_lose_connection(client);
 	c->failures = had_worked ? 0 : c->failures + 1;
 	if (c->failures > 0 && c->failures % client->n_servers == 0)
 		client->failed_rounds++;
@@ -102,21 +100,9 @@ static void begin_connect(struct leased_client *client, struct connection *c)
 		drop(client, c, &why);
 		return;
 	}
+	atomic_store(&client->socket_fd, c->channel.fd);
 	c->state = CONNECTING;
-	c->until_ns = boottime_ns() + HANDSHAKE_MS * NS_PER_MS;
-}
-
-static int put_message(struct connection *c, Leased__ClientMessage *message)
-{
-	size_t size = message_packed_size(&message->base);
-	uint8_t *out = channel_reserve(&c->channel, size);
-	int len = out ? message_pack(out, size, &message->base) : LEASED_ENOMEM;
-
-	if (len < 0)
-		return len;
-	channel_commit(&c->channel, (size_t)len);
-	c->said_ns = boottime_ns();
-	return 0;
+	c->until_ns = boottime_ns() + patience_ns(client, 3, HANDSHAKE_MS);
 }
 
 static void say_hello(struct leased_client *client, struct connection *c)
@@ -128,7 +114,7 @@ static void say_hello(struct leased_client *client, struct connection *c)
 	hello.program = client->program;
 	message.body_case = LEASED__CLIENT_MESSAGE__BODY_HELLO;
 	message.hello = &hello;
-	put_message(c, &message);
+	call_put(client, &c->channel, &message);
 	c->state = HELLO;
 }
 
@@ -137,105 +123,34 @@ static void send_ping(struct leased_client *client, struct connection *c)
 	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
 	Leased__Ping ping = LEASED__PING__INIT;
 
-	message.id = client->next_id++;
 	message.body_case = LEASED__CLIENT_MESSAGE__BODY_PING;
 	message.ping = &ping;
-	if (put_message(c, &message) == 0)
-		c->ping_ns = boottime_ns();
+	if (call_put(client, &c->channel, &message) == 0)
+		c->ping_ns = c->said_ns = boottime_ns();
 }
 
-static void send_cancel(struct leased_client *client, struct connection *c, struct call *call)
+static int take_welcome(struct leased_client *client, struct connection *c,
+	const Leased__ServerMessage *message, struct leased_error *why)
 {
-	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
-	Leased__Cancel cancel = LEASED__CANCEL__INIT;
+	uint64_t idle_ms = IDLE_MAX_MS;
 
-	cancel.request = call->id;
-	message.id = client->next_id++;
-	message.body_case = LEASED__CLIENT_MESSAGE__BODY_CANCEL;
-	message.cancel = &cancel;
-	put_message(c, &message);
-}
-
-static void send_call(struct leased_client *client, struct connection *c, struct call *call)
-{
-	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
-	int rc;
-
-	call->sent_ns = boottime_ns(); /* before the first byte can leave */
-	call->fill(call, &message);
-	message.id = client->next_id++;
-	rc = put_message(c, &message);
-	if (rc == 0) {
-		call->id = message.id;
-		call->attempts++;
-	} else if (rc == LEASED_EDATA) {
-		call->status = fail(&call->err, rc, "the request is too large for one frame");
-		finish_call(client, call);
-	} /* else the output is full: later */
-}
-
-static void send_calls(struct leased_client *client, struct connection *c)
-{
-	struct list *node = client->calls.next;
-
-	while (node != &client->calls) {
-		struct call *call = list_entry(node, struct call, link);
-
-		node = node->next;
-		if (!call->id)
-			send_call(client, c, call);
-	}
-}
-
-/* Those that are given up: asked to be cancelled once, or, not even sent, ended here. */
-static void give_up_calls(struct leased_client *client, struct connection *c)
-{
-	bool interrupted = atomic_load(&client->interrupted);
-	struct list *node = client->calls.next;
-
-	if (interrupted)
-		pthread_cond_broadcast(&client->changed); /* for leased_client_open */
-	while (node != &client->calls) {
-		struct call *call = list_entry(node, struct call, link);
-
-		node = node->next;
-		if (call->finished || call->survives_interrupt || !(interrupted || call->cancelled))
-			continue;
-		if (call->waits && call->id) {
-			if (!call->cancel_sent)
-				send_cancel(client, c, call);
-			call->cancel_sent = true;
-			continue;
-		}
-		call->status = fail(&call->err, LEASED_ECANCELLED, "interrupted");
-		finish_call(client, call);
-	}
-}
-
-static struct call *find_call(struct leased_client *client, uint64_t id)
-{
-	for (struct list *n = client->calls.next; n != &client->calls; n = n->next)
-		if (list_entry(n, struct call, link)->id == id)
-			return list_entry(n, struct call, link);
-	return NULL;
-}
-
-/* An answer to nobody is one to a call that was given up, or a pong. */
-static void take_reply(struct leased_client *client, struct arena *arena,
-	Leased__ServerMessage *message)
-{
-	struct call *call = message->id ? find_call(client, message->id) : NULL;
-
-	if (!call)
-		return;
-	call->arena = *arena;
-	*arena = (struct arena){ 0 };
-	call->reply = message;
-	call->status = LEASED_OK;
-	if (message->body_case == LEASED__SERVER_MESSAGE__BODY_FAILURE)
-		call->status = fail(&call->err, status_from_wire(message->failure->status), "%s",
-			message->failure->why);
-	finish_call(client, call);
+	if (message->body_case != LEASED__SERVER_MESSAGE__BODY_WELCOME)
+		return fail(why, LEASED_EPROTO, "no welcome from the daemon");
+	if (message->welcome->version != 1)
+		return fail(why, LEASED_EVERSION, "the daemon speaks version %u of the protocol",
+			message->welcome->version);
+	if (message->welcome->idle_timeout_ms > 0 && message->welcome->idle_timeout_ms < idle_ms)
+		idle_ms = message->welcome->idle_timeout_ms;
+	c->idle_ns = (int64_t)idle_ms * NS_PER_MS;
+	c->said_ns = boottime_ns();
+	c->state = READY;
+	c->failures = 0;
+	client->ready = true;
+	client->failed_rounds = 0;
+	client->problem = (struct leased_error){ 0 };
+	client->next_due_ns = 0; /* renewals may have waited for this */
+	pthread_cond_broadcast(&client->changed);
+	return 0;
 }
 
 static int take_message(struct leased_client *client, struct connection *c, struct arena *arena,
@@ -244,24 +159,12 @@ static int take_message(struct leased_client *client, struct connection *c, stru
 	if (message->body_case == LEASED__SERVER_MESSAGE__BODY_GOODBYE)
 		return fail(why, status_from_wire(message->goodbye->status), "the daemon says: %s",
 			message->goodbye->why);
-	if (c->state == HELLO) {
-		if (message->body_case != LEASED__SERVER_MESSAGE__BODY_WELCOME)
-			return fail(why, LEASED_EPROTO, "no welcome from the daemon");
-		c->state = READY;
-		c->failures = 0;
-		c->idle_ns = message->welcome->idle_timeout_ms < 86400000 ?
-				     (int64_t)message->welcome->idle_timeout_ms * NS_PER_MS :
-				     86400000 * NS_PER_MS;
-		client->ready = true;
-		client->failed_rounds = 0;
-		client->problem = (struct leased_error){ 0 };
-		pthread_cond_broadcast(&client->changed);
-		return 0;
-	}
+	if (c->state == HELLO)
+		return take_welcome(client, c, message, why);
 	if (message->body_case == LEASED__SERVER_MESSAGE__BODY_PONG)
 		c->ping_ns = 0;
 	else
-		take_reply(client, arena, message);
+		calls_take_reply(client, arena, message);
 	return 0;
 }
 
@@ -323,6 +226,7 @@ static int check_liveness(struct leased_client *client, struct connection *c, in
 {
 	int64_t stall = stall_ns(client);
 	bool waiting = !list_empty(&client->calls);
+	bool has_other = client->n_servers > 1;
 
 	if (c->state == CONNECTING || c->state == HELLO)
 		return now < c->until_ns ? 0 : fail(why, LEASED_EUNAVAILABLE,
@@ -331,6 +235,8 @@ static int check_liveness(struct leased_client *client, struct connection *c, in
 		return 0;
 	if (c->ping_ns && now - c->ping_ns > stall && now - c->heard_ns > stall)
 		return fail(why, LEASED_EUNAVAILABLE, "the daemon does not answer");
+	if (has_other && (client->move_on || calls_are_slow(client, patience_ns(client, 6, SLOW_MAX_MS))))
+		return fail(why, LEASED_EUNAVAILABLE, "the daemon does not renew");
 	if (!c->ping_ns && (now - c->said_ns > c->idle_ns / 3 ||
 				   (waiting && now - c->heard_ns > stall && now - c->said_ns > stall)))
 		send_ping(client, c);
@@ -345,6 +251,8 @@ static int poll_timeout_ms(struct leased_client *client, struct connection *c)
 		next = c->until_ns;
 	if (c->state == READY && now + stall_ns(client) / 2 < next)
 		next = now + stall_ns(client) / 2; /* to ping, or to see that no pong comes */
+	if (c->state == READY && !c->ping_ns && c->said_ns + c->idle_ns / 3 < next)
+		next = c->said_ns + c->idle_ns / 3;
 	if (next <= now)
 		return 0;
 	next = (next - now) / NS_PER_MS + 1;
@@ -371,7 +279,7 @@ static bool may_leave(const struct leased_client *client, int64_t leave_ns)
 {
 	if (!client->closing)
 		return false;
-	return list_empty(&client->calls) || !client->ready || boottime_ns() >= leave_ns;
+	return !calls_are_wanted(client) || !client->ready || boottime_ns() >= leave_ns;
 }
 
 void *connection_thread(void *arg)
@@ -392,9 +300,10 @@ void *connection_thread(void *arg)
 		if (c.state == AWAY && boottime_ns() >= c.until_ns)
 			begin_connect(client, &c);
 		renewer_run(client);
-		give_up_calls(client, &c);
-		if (c.state == READY)
-			send_calls(client, &c);
+		if (calls_give_up(client, &c.channel))
+			c.said_ns = boottime_ns();
+		if (c.state == READY && calls_send(client, &c.channel))
+			c.said_ns = boottime_ns();
 		if (c.state >= HELLO)
 			rc = channel_flush(&c.channel, &why);
 		if (rc == 0) {
@@ -407,12 +316,8 @@ void *connection_thread(void *arg)
 		if (rc < 0 && c.state != AWAY)
 			drop(client, &c, &why);
 	}
-	while (!list_empty(&client->calls)) {
-		struct call *call = list_entry(client->calls.next, struct call, link);
-
-		call->status = fail(&call->err, LEASED_ECANCELLED, "the client closes");
-		finish_call(client, call);
-	}
+	calls_end(client);
+	atomic_store(&client->socket_fd, -1);
 	pthread_mutex_unlock(&client->lock);
 	channel_close(&c.channel);
 	return NULL;

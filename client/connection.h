@@ -7,9 +7,6 @@
 
 #include "client.h"
 
-/* How long a closing client goes on for what is still in flight. */
-#define FAREWELL_MS 1000
-
 /* Runs until client->closing; arg is the client. */
 void *connection_thread(void *arg);
 

@@ -5,18 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client.h"
+#include "abandon.h"
+#include "claim.h"
+#include "duration.h"
 #include "renewer.h"
 #include "status.h"
 
 #define NS_PER_MS INT64_C(1000000)
-
-/* Every error says what was tried, on what. */
-static int told(struct leased_error *err, const char *verb, const char *name, int status,
-	const char *why)
-{
-	return fail(err, status, "%s \"%s\": %s", verb, name, why);
-}
 
 /* Acquire. */
 
@@ -49,18 +44,22 @@ static void fill_acquire(struct call *call, Leased__ClientMessage *message)
 	message->acquire = &a->message;
 }
 
-static int check_options(const char *name, const struct leased_acquire_options *o,
-	struct leased_error *err)
+static int check_options(const struct leased_client *client, const char *name,
+	const struct leased_acquire_options *o, struct leased_error *err)
 {
 	int rc = name_check((const uint8_t *)name, strlen(name), err);
 
 	if (rc == 0)
 		rc = value_check(o->value, o->value_len, err);
+	if (rc == 0 && o->ttl_ms < 0)
+		rc = fail(err, LEASED_EUSAGE, "a ttl is not negative");
 	if (rc < 0)
 		return rc;
-	if (o->ttl_ms < 0 || o->wait_ms < 0 || o->min_hold_ms < 0)
-		return fail(err, LEASED_EUSAGE, "ttl, wait and minimum hold are not negative");
-	return 0;
+	if (o->wait_ms < 0 || o->wait_ms > DURATION_MAX_MS || o->min_hold_ms < 0 ||
+		o->min_hold_ms > DURATION_MAX_MS)
+		return fail(err, LEASED_EUSAGE,
+			"wait and minimum hold are not negative and at most ten years");
+	return claim_check_ttl(client, o->ttl_ms > 0 ? o->ttl_ms : LEASED_TTL_DEFAULT_MS, err);
 }
 
 static struct leased_lease *lease_new(struct leased_client *client, const char *name,
@@ -71,7 +70,7 @@ static struct leased_lease *lease_new(struct leased_client *client, const char *
 	if (!lease)
 		return NULL;
 	lease->client = client;
-	lease->state = LEASE_RELEASED;
+	lease->state = LEASE_PENDING;
 	strcpy(lease->name, name);
 	holder_new(&lease->holder);
 	holder_format(lease->holder_text, &lease->holder);
@@ -85,15 +84,20 @@ static struct leased_lease *lease_new(struct leased_client *client, const char *
 	return lease;
 }
 
-static int renew_now(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err);
-static int release_now(struct leased_lease *lease, const int *exit_status, struct leased_error *err);
-
-/* Of a lease that is not held yet, so that nobody else looks at it. */
-static void set_times(struct leased_lease *lease, int64_t sent_ns, uint64_t expires_in_ms)
+/*
+ * What the grant itself proves. An earlier attempt may have made it, so the ttl counts from before the
+ * first one; the time left was read for the last one.
+ */
+static int64_t proven_deadline(const struct acquire *a)
 {
-	lease->due_ns = sent_ns + lease->ttl_ms / 3 * NS_PER_MS;
-	atomic_store(&lease->deadline_ns,
-		renewer_deadline(lease->client, sent_ns, lease->ttl_ms, expires_in_ms));
+	const struct leased_client *client = a->lease->client;
+	const struct call *call = &a->call;
+	int64_t ttl_ms = a->lease->ttl_ms;
+	int64_t first = renewer_deadline(client, call->first_sent_ns, ttl_ms, UINT64_MAX);
+	int64_t last = renewer_deadline(client, call->sent_ns, ttl_ms,
+		call->reply->granted->expires_in_ms);
+
+	return first < last ? first : last;
 }
 
 /* From here on the lease is held, and renewed unless the caller does that. */
@@ -116,34 +120,33 @@ static void hold(struct leased_lease *lease)
 static int confirm(struct leased_lease *lease, struct leased_error *err)
 {
 	struct leased_error why;
-	int rc = renew_now(lease, lease->ttl_ms, &why);
+	int rc = claim_renew(lease, 0, &why);
 
 	if (rc == 0)
 		return 0;
-	release_now(lease, NULL, NULL); /* not ours to use: give it back rather than let it expire */
+	abandon_grant(lease->client, lease); /* not ours to use: rather than let it expire */
 	return fail(err, rc, "granted after the wait, but not confirmed: %s", why.text);
 }
 
 static int take_grant(struct acquire *a, struct leased_error *err)
 {
 	struct leased_lease *lease = a->lease;
-	struct leased_client *client = lease->client;
-	const Leased__Granted *granted = a->call.reply->granted;
-	int64_t deadline = renewer_deadline(client, a->call.sent_ns, lease->ttl_ms,
-		granted->expires_in_ms);
+	int64_t whole_ms = lease->ttl_ms - renewer_margin_ms(lease->client, lease->ttl_ms);
+	int64_t deadline = proven_deadline(a);
+	int rc;
 
-	lease->token = granted->token;
-	if (a->call.cancelled || atomic_load(&client->interrupted)) {
-		release_now(lease, NULL, NULL);
+	lease->token = a->call.reply->granted->token;
+	if (atomic_load(&lease->client->interrupted)) {
+		abandon_grant(lease->client, lease);
 		return fail(err, LEASED_ECANCELLED, "interrupted");
 	}
-	if (deadline - boottime_ns() < lease->ttl_ms / 2 * NS_PER_MS) {
-		int rc = confirm(lease, err);
-
+	if (deadline - boottime_ns() < whole_ms / 2 * NS_PER_MS) {
+		rc = confirm(lease, err);
 		if (rc < 0)
 			return rc;
 	} else {
-		set_times(lease, a->call.sent_ns, granted->expires_in_ms);
+		lease->due_ns = a->call.first_sent_ns + lease->ttl_ms / 3 * NS_PER_MS;
+		atomic_store(&lease->deadline_ns, deadline);
 	}
 	hold(lease);
 	return 0;
@@ -151,12 +154,9 @@ static int take_grant(struct acquire *a, struct leased_error *err)
 
 static int acquire(struct acquire *a, struct leased_error *err)
 {
-	int rc = client_call(a->lease->client, &a->call, a->options->wait_ms);
+	int rc = call_run(a->lease->client, &a->call, a->options->wait_ms);
 
 	if (rc < 0) {
-		/* Given up locally: whether by time or by an interrupt, the daemon says CANCELLED. */
-		if (rc == LEASED_ECANCELLED && !atomic_load(&a->lease->client->interrupted))
-			rc = LEASED_EUNAVAILABLE;
 		rc = fail(err, rc, "%s", a->call.err.text);
 	} else if (a->call.reply->body_case != LEASED__SERVER_MESSAGE__BODY_GRANTED) {
 		rc = fail(err, LEASED_EPROTO, "the daemon answered something else");
@@ -165,6 +165,13 @@ static int acquire(struct acquire *a, struct leased_error *err)
 	}
 	call_fini(&a->call);
 	return rc;
+}
+
+static void forsake_acquire(struct leased_client *client, struct call *call)
+{
+	const struct acquire *a = call->data;
+
+	abandon_acquire(client, call, a->lease);
 }
 
 int leased_acquire(struct leased_client *client, const char *name,
@@ -179,180 +186,22 @@ int leased_acquire(struct leased_client *client, const char *name,
 
 	rc = client_check(client, &why);
 	if (rc == 0)
-		rc = check_options(name, o, &why);
+		rc = check_options(client, name, o, &why);
 	if (rc < 0)
-		return told(err, "acquire", name, rc, why.text);
+		return claim_fail(err, "acquire", name, rc, why.text);
 	a.lease = lease_new(client, name, o);
 	if (!a.lease)
-		return told(err, "acquire", name, LEASED_ENOMEM, "out of memory");
+		return claim_fail(err, "acquire", name, LEASED_ENOMEM, "out of memory");
 	a.wait_until_ns = boottime_ns() + o->wait_ms * NS_PER_MS;
-	a.call = (struct call){ .fill = fill_acquire, .data = &a, .waits = true };
+	a.call = (struct call){ .fill = fill_acquire, .forsaken = forsake_acquire, .data = &a,
+		.can_cancel = true };
 	rc = acquire(&a, &why);
 	if (rc < 0) {
 		free(a.lease);
-		return told(err, "acquire", name, rc, why.text);
+		return claim_fail(err, "acquire", name, rc, why.text);
 	}
 	*ret_lease = a.lease;
 	return 0;
-}
-
-/* Renew. */
-
-struct renewal {
-	struct call call;
-	const struct leased_lease *lease;
-	int64_t ttl_ms;
-	Leased__Renew renew;
-	Leased__Renewal renewal, *place;
-	Leased__Claim claim;
-	Leased__Holder holder;
-};
-
-static void fill_renewal(struct call *call, Leased__ClientMessage *message)
-{
-	struct renewal *r = call->data;
-
-	lease_claim(r->lease, &r->claim, &r->holder);
-	leased__renewal__init(&r->renewal);
-	r->renewal.claim = &r->claim;
-	r->renewal.ttl_ms = (uint64_t)r->ttl_ms;
-	r->place = &r->renewal;
-	leased__renew__init(&r->renew);
-	r->renew.n_renewals = 1;
-	r->renew.renewals = &r->place;
-	message->body_case = LEASED__CLIENT_MESSAGE__BODY_RENEW;
-	message->renew = &r->renew;
-}
-
-/* One renewal, waited for. A lease that is not held yet (confirm) gets its deadline only. */
-static int renew_now(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err)
-{
-	struct leased_client *client = lease->client;
-	struct renewal r = { .lease = lease, .ttl_ms = ttl_ms };
-	const Leased__RenewalResult *result;
-	int rc;
-
-	r.call = (struct call){ .fill = fill_renewal, .data = &r };
-	rc = client_call(client, &r.call, 0);
-	if (rc < 0) {
-		rc = fail(err, rc, "%s", r.call.err.text);
-	} else if (r.call.reply->body_case != LEASED__SERVER_MESSAGE__BODY_RENEWED ||
-		   r.call.reply->renewed->n_results != 1) {
-		rc = fail(err, LEASED_EPROTO, "the daemon answered something else");
-	} else {
-		result = r.call.reply->renewed->results[0];
-		rc = status_from_wire(result->status);
-		pthread_mutex_lock(&client->lock);
-		if (rc == 0)
-			lease->ttl_ms = ttl_ms;
-		if (lease->state == LEASE_HELD)
-			renewer_take_result(lease, r.call.sent_ns, result);
-		else if (rc == 0)
-			set_times(lease, r.call.sent_ns, result->expires_in_ms);
-		pthread_mutex_unlock(&client->lock);
-		if (rc < 0)
-			rc = fail(err, rc == LEASED_ENOTHELD ? LEASED_ELOST : rc, "%s", result->why);
-	}
-	call_fini(&r.call);
-	return rc;
-}
-
-int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err)
-{
-	struct leased_error why = { 0 };
-	int rc = client_check(lease->client, &why);
-
-	if (rc == 0 && ttl_ms < 0)
-		rc = fail(&why, LEASED_EUSAGE, "a ttl is not negative");
-	if (rc == 0 && !leased_held(lease))
-		rc = fail(&why, LEASED_ELOST, "it is not held any more");
-	if (rc == 0)
-		rc = renew_now(lease, ttl_ms > 0 ? ttl_ms : lease->ttl_ms, &why);
-	return rc < 0 ? told(err, "renew", lease->name, rc, why.text) : 0;
-}
-
-/* Release. */
-
-struct release {
-	struct call call;
-	const struct leased_lease *lease;
-	const int *exit_status;
-	Leased__Release release;
-	Leased__Claim claim;
-	Leased__Holder holder;
-};
-
-static void fill_release(struct call *call, Leased__ClientMessage *message)
-{
-	struct release *r = call->data;
-
-	leased__release__init(&r->release);
-	lease_claim(r->lease, &r->claim, &r->holder);
-	r->release.claim = &r->claim;
-	r->release.retry = call->attempts > 0;
-	if (r->exit_status) {
-		r->release.ending_case = LEASED__RELEASE__ENDING_EXIT_STATUS;
-		r->release.exit_status = *r->exit_status;
-	}
-	message->body_case = LEASED__CLIENT_MESSAGE__BODY_RELEASE;
-	message->release = &r->release;
-}
-
-static int release_now(struct leased_lease *lease, const int *exit_status, struct leased_error *err)
-{
-	struct release r = { .lease = lease, .exit_status = exit_status };
-	int rc;
-
-	r.call = (struct call){ .fill = fill_release, .data = &r, .survives_interrupt = true };
-	rc = client_call(lease->client, &r.call, 0);
-	if (rc < 0)
-		rc = fail(err, rc == LEASED_ELOST ? LEASED_ENOTHELD : rc, "%s", r.call.err.text);
-	call_fini(&r.call);
-	return rc;
-}
-
-int leased_release(struct leased_lease *lease, const int *exit_status, struct leased_error *err)
-{
-	struct leased_client *client = lease->client;
-	struct leased_error why = { 0 };
-	bool was_held;
-	int rc = client_check(client, &why);
-
-	if (rc < 0)
-		return told(err, "release", lease->name, rc, why.text);
-	pthread_mutex_lock(&client->lock);
-	was_held = lease->state == LEASE_HELD;
-	if (was_held)
-		renewer_drop(lease, LEASE_RELEASED); /* no renewal from here on, whatever comes back */
-	pthread_mutex_unlock(&client->lock);
-	if (!was_held)
-		return told(err, "release", lease->name, LEASED_ENOTHELD, "it is not held any more");
-	rc = release_now(lease, exit_status, &why);
-	return rc < 0 ? told(err, "release", lease->name, rc, why.text) : 0;
-}
-
-void leased_lease_free(struct leased_lease *lease)
-{
-	struct leased_client *client = lease ? lease->client : NULL;
-
-	if (!lease)
-		return;
-	if (client->pid != getpid()) {
-		list_remove(&lease->owned);
-		free(lease);
-		return;
-	}
-	pthread_mutex_lock(&client->lock);
-	while (client->in_callback == lease && !pthread_equal(pthread_self(), client->thread))
-		pthread_cond_wait(&client->changed, &client->lock);
-	renewer_drop(lease, LEASE_RELEASED);
-	if (lease->renewing) {
-		lease->orphan = true; /* freed when its renewal is over */
-	} else {
-		list_remove(&lease->owned);
-		free(lease);
-	}
-	pthread_mutex_unlock(&client->lock);
 }
 
 /* Looking at it. */

@@ -7,13 +7,15 @@
  *
  * Threads: every function may be called from any thread, except where it says otherwise. No lock is
  * held while a callback runs; callbacks run on the background thread and must not block it for long.
+ * Calls that wait for it (acquire, renew, release) fail in a callback with LEASED_EUSAGE.
  *
  * Deadlines: a lease counts as held until its ttl after the moment *before* the request was sent,
  * less the margin, on CLOCK_BOOTTIME. So the client stops before the database lets another in,
  * however long the network, the daemon or a suspended laptop took.
  *
  * fork: a child does not hold and does not renew its parent's leases. In the child leased_held() is
- * false, other calls fail with LEASED_ENOTHELD, and leased_client_close() only frees.
+ * false, other calls fail with LEASED_ENOTHELD, and leased_client_close() frees and closes the child's
+ * copy of the connection; close it in a child that lives long without exec.
  *
  * Errors: 0 or a negative enum leased_status. err may be NULL; otherwise it gets a sentence that says
  * what was tried, on what, and why it failed. The library never prints and never aborts.
@@ -50,29 +52,34 @@ struct leased_options {
 	const char *servers;
 	/* Shown in the daemon's log. NULL: "libleased". */
 	const char *program;
-	/* How long one call may take in all, reconnects included. 0: 10 s. A wait comes on top. */
+	/*
+	 * How long one call may take, reconnects included. 0: 10 s. A wait comes on top, and after it
+	 * once more as long to have the grant confirmed.
+	 */
 	int64_t timeout_ms;
-	/* Taken off every deadline. 0: a tenth of the ttl, at most 1 s. */
+	/* Taken off every deadline, at most half of a ttl. 0: a tenth of the ttl, at most 1 s. */
 	int64_t margin_ms;
 };
 
 /*
  * Makes a client, connects to the first address that answers and starts the background thread.
  * NULL options: defaults. The thread blocks all signals.
- * LEASED_EUSAGE: an address cannot be read. LEASED_EUNAVAILABLE: no daemon answered in time.
+ * LEASED_EUSAGE: an address or a time cannot be used. LEASED_EUNAVAILABLE: no daemon answered in time.
  */
 LEASED_API int leased_client_open(struct leased_client **ret_client, const struct leased_options *options,
 	struct leased_error *err);
 
 /*
  * Releases nothing: leases still held expire by themselves (release them first). Stops the thread,
- * closes, frees the client and all its leases. NULL is fine. Not from a callback.
+ * closes, frees the client and all its leases. Acquires that were given up and may have been granted
+ * get up to a second to be given back. NULL is fine. Not from a callback.
  */
 LEASED_API void leased_client_close(struct leased_client *client);
 
 /*
  * Makes calls that block in other threads return LEASED_ECANCELLED, a waiting acquire first leaving
- * the queue; further calls but release fail at once. Async-signal-safe: for signal handlers.
+ * the queue, within about a second; further calls but release fail at once. Async-signal-safe: for
+ * signal handlers.
  */
 LEASED_API void leased_client_interrupt(struct leased_client *client);
 
@@ -96,7 +103,9 @@ struct leased_acquire_options {
 
 /*
  * Acquires name (1 to 255 bytes of UTF-8 without control characters). Blocks until granted, refused
- * or out of time. An answer lost with its connection is asked for again with the same nonce.
+ * or out of time. An answer lost with its connection is asked for again with the same nonce. When it
+ * is given up, by time or by an interrupt, what it may have been granted is given back in the
+ * background; if no daemon can be reached for so long, it expires.
  * LEASED_EHELD, LEASED_EGUARDED, LEASED_ETIMEDOUT: someone else holds it; err names the holder.
  * LEASED_EDATA, LEASED_EDENIED, LEASED_EUNAVAILABLE, LEASED_ECANCELLED as their texts say.
  * The lease belongs to the client until leased_lease_free() or leased_client_close().
@@ -106,7 +115,8 @@ LEASED_API int leased_acquire(struct leased_client *client, const char *name,
 	struct leased_error *err);
 
 /*
- * Renews at once, beside the background renewals. ttl_ms 0 keeps the ttl.
+ * Renews at once, beside the background renewals. ttl_ms 0 keeps the ttl; a shorter one counts from
+ * the call on, whatever comes back.
  * LEASED_ELOST: it is gone; on_lost has run or will.
  */
 LEASED_API int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err);

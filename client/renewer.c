@@ -1,7 +1,8 @@
 /*
  * Every lease has a time when it wants something: its next renewal, or its deadline. The thread sleeps
- * until the nearest of all. Renewals that are due together travel in one message; what is not answered
- * by a twelfth of the ttl is asked again, until the lease's own deadline.
+ * until the nearest of all. When one renewal is due, those that would soon be travel with it in one
+ * message, so that many leases are looked through rarely. What fails is asked again after a twelfth of
+ * the ttl, until the lease's own deadline; what a daemon does not answer, at the next one (connection.c).
  */
 #include "renewer.h"
 
@@ -12,6 +13,7 @@
 #include "status.h"
 
 #define NS_PER_MS     INT64_C(1000000)
+#define MARGIN_MAX_MS 1000
 #define RETRY_MIN_MS  50
 #define BATCH_LEASES  1000
 /* Of one renewal beside name and host: tags, lengths, token, pid, nonce. */
@@ -48,15 +50,21 @@ void lease_claim(const struct leased_lease *lease, Leased__Claim *ret_claim,
 	ret_claim->holder = ret_holder;
 }
 
+int64_t renewer_margin_ms(const struct leased_client *client, int64_t ttl_ms)
+{
+	int64_t tenth = ttl_ms / 10;
+
+	if (client->margin_ms)
+		return client->margin_ms;
+	return tenth < MARGIN_MAX_MS ? tenth : MARGIN_MAX_MS;
+}
+
 int64_t renewer_deadline(const struct leased_client *client, int64_t sent_ns, int64_t ttl_ms,
 	uint64_t expires_in_ms)
 {
-	int64_t margin = client->margin_ms ? client->margin_ms : ttl_ms / 10;
 	int64_t left = expires_in_ms < (uint64_t)ttl_ms ? (int64_t)expires_in_ms : ttl_ms;
 
-	if (!client->margin_ms && margin > 1000)
-		margin = 1000;
-	return sent_ns + (left - margin) * NS_PER_MS;
+	return sent_ns + (left - renewer_margin_ms(client, ttl_ms)) * NS_PER_MS;
 }
 
 /* When a lease wants something next. */
@@ -64,7 +72,7 @@ static int64_t wants_at(const struct leased_lease *lease)
 {
 	int64_t deadline = atomic_load(&lease->deadline_ns);
 
-	if (lease->no_renewal || lease->renewing)
+	if (lease->no_renewal || lease->renewing || !lease->client->ready)
 		return deadline;
 	return lease->due_ns < deadline ? lease->due_ns : deadline;
 }
@@ -73,6 +81,8 @@ void renewer_schedule(struct leased_client *client, struct leased_lease *lease)
 {
 	int64_t at = wants_at(lease);
 
+	if (lease->ttl_ms < client->shortest_ttl_ms)
+		client->shortest_ttl_ms = lease->ttl_ms;
 	if (at < client->next_due_ns) {
 		client->next_due_ns = at;
 		client_wake(client);
@@ -84,6 +94,14 @@ void renewer_drop(struct leased_lease *lease, enum lease_state state)
 	lease->state = state;
 	atomic_store(&lease->deadline_ns, 0);
 	list_remove(&lease->link);
+}
+
+void renewer_collect(struct leased_lease *lease)
+{
+	if (!lease->orphan || lease->renewing || lease->callers > 0)
+		return;
+	list_remove(&lease->owned);
+	free(lease);
 }
 
 /* Whoever frees the lease meanwhile waits until the callback is over. */
@@ -121,6 +139,21 @@ static int64_t retry_ns(const struct leased_lease *lease)
 	return (ms > RETRY_MIN_MS ? ms : RETRY_MIN_MS) * NS_PER_MS;
 }
 
+void renewer_expect_ttl(struct leased_lease *lease, int64_t ttl_ms)
+{
+	int64_t now = boottime_ns();
+	int64_t deadline = renewer_deadline(lease->client, now, ttl_ms, UINT64_MAX);
+
+	if (ttl_ms >= lease->ttl_ms)
+		return;
+	lease->ttl_ms = ttl_ms;
+	if (deadline < atomic_load(&lease->deadline_ns))
+		atomic_store(&lease->deadline_ns, deadline);
+	if (now + ttl_ms / 3 * NS_PER_MS < lease->due_ns)
+		lease->due_ns = now + ttl_ms / 3 * NS_PER_MS;
+	renewer_schedule(lease->client, lease);
+}
+
 static void took(struct leased_lease *lease, int64_t sent_ns, uint64_t expires_in_ms)
 {
 	struct leased_client *client = lease->client;
@@ -130,6 +163,8 @@ static void took(struct leased_lease *lease, int64_t sent_ns, uint64_t expires_i
 	if (deadline > atomic_load(&lease->deadline_ns))
 		atomic_store(&lease->deadline_ns, deadline);
 	lease->due_ns = sent_ns + lease->ttl_ms / 3 * NS_PER_MS;
+	if (lease->state == LEASE_PENDING)
+		return;
 	renewer_schedule(client, lease);
 	if (!lease->on_renewed)
 		return;
@@ -138,22 +173,41 @@ static void took(struct leased_lease *lease, int64_t sent_ns, uint64_t expires_i
 	end_callback(client);
 }
 
-void renewer_take_result(struct leased_lease *lease, int64_t sent_ns,
-	const Leased__RenewalResult *result)
+/* What a result means, which is not all that the daemon knows. */
+static int judge(const struct leased_lease *lease, const Leased__RenewalResult *result,
+	struct leased_error *ret_why)
 {
 	int status = status_from_wire(result->status);
-	struct leased_error why;
 
-	if (lease->state != LEASE_HELD)
+	if (lease->state == LEASE_LOST || lease->state == LEASE_RELEASED)
+		return fail(ret_why, LEASED_ELOST, "it is not held any more");
+	if (lease->state == LEASE_HELD && atomic_load(&lease->deadline_ns) <= boottime_ns())
+		return fail(ret_why, LEASED_ELOST, "the renewal was answered after the deadline");
+	if (status == LEASED_OK) {
+		*ret_why = (struct leased_error){ 0 };
+		return LEASED_OK;
+	}
+	return fail(ret_why, status == LEASED_ENOTHELD ? LEASED_ELOST : status, "%s", result->why);
+}
+
+void renewer_take_result(struct leased_lease *lease, int64_t sent_ns,
+	const Leased__RenewalResult *result, struct leased_error *ret_why)
+{
+	struct leased_client *client = lease->client;
+	int status = judge(lease, result, ret_why);
+
+	if (lease->state == LEASE_LOST || lease->state == LEASE_RELEASED)
 		return; /* released or lost meanwhile: a renewal must not revive it */
 	if (status == LEASED_OK) {
 		took(lease, sent_ns, result->expires_in_ms);
-	} else if (status == LEASED_ELOST || status == LEASED_ENOTHELD) {
-		fail(&why, LEASED_ELOST, "%s", result->why);
-		renewer_lose(lease, &why);
+	} else if (lease->state == LEASE_PENDING) {
+		return; /* its acquire sees to it */
+	} else if (status == LEASED_ELOST) {
+		renewer_lose(lease, ret_why);
 	} else {
+		client->move_on |= status == LEASED_EUNAVAILABLE;
 		lease->due_ns = boottime_ns() + retry_ns(lease);
-		renewer_schedule(lease->client, lease);
+		renewer_schedule(client, lease);
 	}
 }
 
@@ -165,11 +219,19 @@ static void fill_renew(struct call *call, Leased__ClientMessage *message)
 	message->renew = &batch->renew;
 }
 
-/* The daemon answered all, or could not: then each is due again after its pause. */
+/* What was not answered is due again after its pause; at once, if the connection was lost. */
+static void ask_again(struct leased_client *client, struct leased_lease *lease)
+{
+	lease->due_ns = boottime_ns() + (client->ready ? retry_ns(lease) : 0);
+	renewer_schedule(client, lease);
+}
+
+/* The daemon answered all, or none. */
 static void finish_batch(struct leased_client *client, struct call *call)
 {
 	struct batch *batch = call->data;
 	const Leased__Renewed *renewed = NULL;
+	struct leased_error why;
 
 	if (call->status == LEASED_OK &&
 		call->reply->body_case == LEASED__SERVER_MESSAGE__BODY_RENEWED &&
@@ -180,13 +242,11 @@ static void finish_batch(struct leased_client *client, struct call *call)
 
 		lease->renewing = false;
 		if (lease->orphan) {
-			list_remove(&lease->owned);
-			free(lease);
+			renewer_collect(lease);
 		} else if (renewed) {
-			renewer_take_result(lease, call->sent_ns, renewed->results[i]);
+			renewer_take_result(lease, call->sent_ns, renewed->results[i], &why);
 		} else if (lease->state == LEASE_HELD) {
-			lease->due_ns = boottime_ns() + retry_ns(lease);
-			renewer_schedule(client, lease);
+			ask_again(client, lease);
 		}
 	}
 	call_fini(call);
@@ -198,10 +258,9 @@ static void send_batch(struct leased_client *client, struct batch *batch)
 	leased__renew__init(&batch->renew);
 	batch->renew.n_renewals = batch->n;
 	batch->renew.renewals = batch->places;
-	batch->call.fill = fill_renew;
-	batch->call.finished = finish_batch;
-	batch->call.data = batch;
-	client_queue(client, &batch->call);
+	batch->call = (struct call){ .fill = fill_renew, .finished = finish_batch, .data = batch,
+		.detached = true, .once = true };
+	call_queue(client, &batch->call);
 }
 
 static void add(struct batch *batch, struct leased_lease *lease)
@@ -210,14 +269,26 @@ static void add(struct batch *batch, struct leased_lease *lease)
 
 	batch->leases[i] = lease;
 	lease_claim(lease, &batch->claims[i], &batch->holders[i]);
-	leased__renewal__init(&batch->renewals[i]);
+	leased__renewal__init(&batch->renewals[i]); /* no ttl: only leased_renew changes it */
 	batch->renewals[i].claim = &batch->claims[i];
-	batch->renewals[i].ttl_ms = (uint64_t)lease->ttl_ms;
 	batch->places[i] = &batch->renewals[i];
 	lease->renewing = true;
 }
 
-/* All that are due now, in messages that fit a frame. */
+static bool is_due(const struct leased_lease *lease, int64_t now, int64_t early_ns)
+{
+	return !lease->no_renewal && !lease->renewing && lease->due_ns - early_ns <= now;
+}
+
+static bool any_due(const struct leased_client *client, int64_t now)
+{
+	for (struct list *node = client->leases.next; node != &client->leases; node = node->next)
+		if (is_due(list_entry(node, struct leased_lease, link), now, 0))
+			return true;
+	return false;
+}
+
+/* All that are due now or soon, in messages that fit a frame. */
 static void renew_due(struct leased_client *client, int64_t now)
 {
 	struct batch *batch = NULL;
@@ -227,7 +298,7 @@ static void renew_due(struct leased_client *client, int64_t now)
 		struct leased_lease *lease = list_entry(node, struct leased_lease, link);
 		size_t size = strlen(lease->name) + lease->holder.host_len + RENEWAL_BYTES;
 
-		if (lease->no_renewal || lease->renewing || lease->due_ns > now)
+		if (!is_due(lease, now, lease->ttl_ms / 24 * NS_PER_MS))
 			continue;
 		if (batch && (batch->n == BATCH_LEASES || bytes + size > FRAME_BODY_MAX)) {
 			send_batch(client, batch);
@@ -248,36 +319,45 @@ static void renew_due(struct leased_client *client, int64_t now)
 		send_batch(client, batch);
 }
 
-static struct leased_lease *first_expired(struct leased_client *client, int64_t now)
+/* All at once, so that a callback finds none held that is not; the list may change during it. */
+static void lose_expired(struct leased_client *client, int64_t now)
 {
-	for (struct list *node = client->leases.next; node != &client->leases; node = node->next) {
+	struct list expired, *node = client->leases.next;
+	struct leased_error why;
+
+	list_init(&expired);
+	while (node != &client->leases) {
 		struct leased_lease *lease = list_entry(node, struct leased_lease, link);
 
-		if (atomic_load(&lease->deadline_ns) <= now)
-			return lease;
+		node = node->next;
+		if (atomic_load(&lease->deadline_ns) > now)
+			continue;
+		list_remove(&lease->link);
+		list_append(&expired, &lease->link);
 	}
-	return NULL;
+	fail(&why, LEASED_ELOST, "no renewal was answered in time%s%s",
+		*client->problem.text ? ": " : "", client->problem.text);
+	while (!list_empty(&expired))
+		renewer_lose(list_entry(expired.next, struct leased_lease, link), &why);
 }
 
 void renewer_run(struct leased_client *client)
 {
 	int64_t now = boottime_ns();
-	struct leased_lease *lease;
-	struct leased_error why;
 
-	if (now < client->next_due_ns)
+	if (now < client->next_due_ns || client->closing)
 		return;
-	while ((lease = first_expired(client, now))) { /* the list may change during a callback */
-		fail(&why, LEASED_ELOST, "no renewal was answered in time%s%s",
-			*client->problem.text ? ": " : "", client->problem.text);
-		renewer_lose(lease, &why);
-	}
-	renew_due(client, now);
-	client->next_due_ns = INT64_MAX;
+	lose_expired(client, now);
+	if (client->ready && any_due(client, now))
+		renew_due(client, now);
+	client->next_due_ns = client->shortest_ttl_ms = INT64_MAX;
 	for (struct list *node = client->leases.next; node != &client->leases; node = node->next) {
-		int64_t at = wants_at(list_entry(node, struct leased_lease, link));
+		const struct leased_lease *lease = list_entry(node, struct leased_lease, link);
+		int64_t at = wants_at(lease);
 
 		if (at < client->next_due_ns)
 			client->next_due_ns = at;
+		if (lease->ttl_ms < client->shortest_ttl_ms)
+			client->shortest_ttl_ms = lease->ttl_ms;
 	}
 }

@@ -7,10 +7,16 @@
 
 #include "client.h"
 
-/* A new lease is held from now on, or its times have changed: when to look at it. Locked. */
+/* A lease is held from now on, or its times have changed: when to look at it. Locked. */
 void renewer_schedule(struct leased_client *client, struct leased_lease *lease);
 
-/* A deadline from the moment before sending and the time left in the answer, less the margin. */
+/* What a client takes off a deadline. */
+int64_t renewer_margin_ms(const struct leased_client *client, int64_t ttl_ms);
+
+/*
+ * A deadline from the moment before sending, less the margin. expires_in_ms is what the answer says;
+ * it can only shorten.
+ */
 int64_t renewer_deadline(const struct leased_client *client, int64_t sent_ns, int64_t ttl_ms,
 	uint64_t expires_in_ms);
 
@@ -20,12 +26,25 @@ void renewer_run(struct leased_client *client);
 /* Ends a lease: off the list, not held. Locked. */
 void renewer_drop(struct leased_lease *lease, enum lease_state state);
 
+/* Frees a lease that its user has freed already, once nobody renews it any more. Locked. */
+void renewer_collect(struct leased_lease *lease);
+
 /* Ends a lease as lost and runs on_lost. Locked; unlocked during the callback. */
 void renewer_lose(struct leased_lease *lease, const struct leased_error *why);
 
-/* Takes the result of a renewal that was sent at sent_ns. Locked; unlocked during callbacks. */
+/*
+ * A renewal with this ttl is about to be sent: if it is shorter, the database may go by it long before
+ * the answer comes. Locked.
+ */
+void renewer_expect_ttl(struct leased_lease *lease, int64_t ttl_ms);
+
+/*
+ * Takes the result of a renewal that was sent at sent_ns; ret_why->status is what it means for the
+ * lease, 0 or an error in words, set before any callback. Background thread, locked; unlocked during
+ * callbacks, which come last.
+ */
 void renewer_take_result(struct leased_lease *lease, int64_t sent_ns,
-	const Leased__RenewalResult *result);
+	const Leased__RenewalResult *result, struct leased_error *ret_why);
 
 /* A claim as the protocol wants it, from a lease; holder is memory for the inner message. */
 void lease_claim(const struct leased_lease *lease, Leased__Claim *ret_claim,

@@ -15,13 +15,15 @@ void verb_reply_fini(struct verb_reply *reply)
 static void fill_message(struct call *call, Leased__ClientMessage *message)
 {
 	*message = *(const Leased__ClientMessage *)call->data;
+	if (message->body_case == LEASED__CLIENT_MESSAGE__BODY_RELEASE && call->attempts > 0)
+		message->release->retry = true; /* the first one may have been done */
 }
 
 int verb_call(struct leased_client *client, const Leased__ClientMessage *message,
 	Leased__ServerMessage__BodyCase want, struct verb_reply *ret_reply, struct leased_error *err)
 {
 	struct call call = { .fill = fill_message, .data = (void *)(uintptr_t)message };
-	int rc = client_call(client, &call, 0);
+	int rc = call_run(client, &call, 0);
 
 	*ret_reply = (struct verb_reply){ .message = call.reply, .arena = call.arena };
 	if (rc < 0)

@@ -1,0 +1,91 @@
+/*
+ * calls.h - requests on their way. Whoever wants something queues a call under the client's lock; the
+ * background thread sends it, asks again over the next connection and takes its answer.
+ */
+#ifndef CALLS_H
+#define CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "channel.h"
+#include "leased_status.h"
+#include "list.h"
+#include "message.h"
+
+/* How long an interrupted call, or a closing client, goes on for answers that are still to come. */
+#define FAREWELL_MS 1000
+
+struct leased_client;
+
+/* On the stack of the thread that waits for it, or detached. All of it is under the client's lock. */
+struct call {
+	struct list link; /* in client.calls */
+	/* Fills the body of message for this attempt; what it points to lives until the next one. */
+	void (*fill)(struct call *call, Leased__ClientMessage *message);
+	/*
+	 * May be NULL. Runs on the background thread once the call is done, and may unlock only at its
+	 * very end: a waiter may return then. Of a detached call it takes over the memory.
+	 */
+	void (*finished)(struct leased_client *client, struct call *call);
+	/* May be NULL. The caller gives up a call that has been sent: what is left to be done? */
+	void (*forsaken)(struct leased_client *client, struct call *call);
+	void *data;
+	bool detached;             /* nobody waits for it */
+	bool once;                 /* it fails with its connection: a batch of renewals is made anew */
+	bool can_cancel;           /* an acquire */
+	bool survives_interrupt;   /* a release */
+	bool cancelled;            /* the daemon shall be told that nobody wants it any more */
+	bool cancel_sent;
+	uint64_t id;               /* of the attempt in flight, 0: none is */
+	unsigned attempts;
+	int64_t not_before_ns;     /* CLOCK_BOOTTIME, as all of these: not sent earlier */
+	int64_t until_ns;          /* detached: not worth asking for after this; 0: always */
+	int64_t first_sent_ns;     /* before the first byte of the first attempt could leave */
+	int64_t sent_ns;           /* the same of the last attempt */
+	bool done;
+	int status;                /* 0: reply is set */
+	struct leased_error err;
+	struct arena arena;        /* of reply */
+	Leased__ServerMessage *reply;
+};
+
+/* Queues a call. Locked. */
+void call_queue(struct leased_client *client, struct call *call);
+
+/*
+ * Queues a call and waits for its reply, at most until the client's timeout after wait_ms; after an
+ * interrupt a moment longer. 0: call->reply is set; else call->status, worded in call->err. An acquire
+ * that is given up is cancelled, and forsaken. call_fini afterwards, in either case.
+ */
+int call_run(struct leased_client *client, struct call *call, int64_t wait_ms);
+void call_fini(struct call *call);
+
+/* For the background thread; locked. */
+
+/* Packs a message with a fresh id. 0, LEASED_EDATA: too large; LEASED_ENOMEM: not now. */
+int call_put(struct leased_client *client, struct channel *ch, Leased__ClientMessage *message);
+
+/* Sends all that is not in flight; whether anything went out. */
+bool calls_send(struct leased_client *client, struct channel *ch);
+
+/* Cancels or ends what nobody wants any more: by an interrupt, by its caller, by the time. */
+bool calls_give_up(struct leased_client *client, struct channel *ch);
+
+/* Gives an answer to its call, with the arena. One to nobody is dropped. */
+void calls_take_reply(struct leased_client *client, struct arena *arena,
+	Leased__ServerMessage *message);
+
+/* The connection is gone: what was in flight is asked again over the next one, or fails. */
+void calls_lose_connection(struct leased_client *client);
+
+/* Whether a batch of renewals has been in flight for longer than ns. */
+bool calls_are_slow(const struct leased_client *client, int64_t ns);
+
+/* Whether somebody still wants something that a closing client should wait for. */
+bool calls_are_wanted(const struct leased_client *client);
+
+/* The client closes. */
+void calls_end(struct leased_client *client);
+
+#endif
