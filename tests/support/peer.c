@@ -1,7 +1,6 @@
 #include "peer.h"
 
 #include <poll.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,18 +19,25 @@ static void die(const char *what)
 	abort();
 }
 
-void peer_start(struct peer *p)
+static void listen_at(struct peer *p)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 
-	*p = (struct peer){ .fd = -1 };
-	snprintf(p->path, sizeof p->path, "/tmp/leased-peer.%d", (int)getpid());
-	snprintf(p->address, sizeof p->address, "unix:%s", p->path);
 	unlink(p->path);
 	strcpy(addr.sun_path, p->path);
 	p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (bind(p->listener, (struct sockaddr *)&addr, sizeof addr) < 0 || listen(p->listener, 10) < 0)
 		die("listen");
+}
+
+void peer_start(struct peer *p)
+{
+	static int count;
+
+	*p = (struct peer){ .fd = -1 };
+	snprintf(p->path, sizeof p->path, "/tmp/leased-peer.%d.%d", (int)getpid(), count++);
+	snprintf(p->address, sizeof p->address, "unix:%s", p->path);
+	listen_at(p);
 }
 
 void peer_cut(struct peer *p)
@@ -40,6 +46,19 @@ void peer_cut(struct peer *p)
 		close(p->fd);
 	p->fd = -1;
 	p->len = 0;
+	p->ended = false;
+}
+
+void peer_away(struct peer *p)
+{
+	peer_cut(p);
+	close(p->listener);
+	unlink(p->path);
+}
+
+void peer_back(struct peer *p)
+{
+	listen_at(p);
 }
 
 void peer_stop(struct peer *p)
@@ -57,7 +76,7 @@ static bool readable(int fd, int ms)
 	return poll(&pfd, 1, ms) == 1;
 }
 
-/* The next message, or NULL after ms. */
+/* The next message, or NULL after ms, or when the client has closed. */
 static Leased__ClientMessage *read_message(struct peer *p, int ms)
 {
 	struct leased_error err;
@@ -71,8 +90,9 @@ static Leased__ClientMessage *read_message(struct peer *p, int ms)
 		if (!readable(p->fd, ms))
 			return NULL;
 		n = read(p->fd, p->in + p->len, sizeof p->in - p->len);
-		if (n <= 0)
-			die("the client has closed");
+		p->ended = n <= 0;
+		if (p->ended)
+			return NULL;
 		p->len += (size_t)n;
 	}
 	arena_free(&p->arena);
@@ -147,7 +167,7 @@ Leased__ClientMessage *peer_next(struct peer *p)
 	Leased__ClientMessage *message = next_within(p, GIVE_UP_MS);
 
 	if (!message)
-		die("nothing comes");
+		die(p->ended ? "the client has closed" : "nothing comes");
 	return message;
 }
 
@@ -166,6 +186,24 @@ void peer_quiet(struct peer *p, int ms)
 {
 	if (next_within(p, ms))
 		die("something came");
+	if (p->ended)
+		die("the client has closed");
+}
+
+void peer_end(struct peer *p)
+{
+	if (next_within(p, GIVE_UP_MS))
+		die("something came");
+	if (!p->ended)
+		die("the client stays");
+}
+
+void peer_stall(struct peer *p)
+{
+	while (next_within(p, GIVE_UP_MS))
+		;
+	if (!p->ended)
+		die("the client stays");
 }
 
 void peer_grant(struct peer *p, uint64_t id, uint64_t token, uint64_t expires_in_ms)
@@ -206,6 +244,19 @@ void peer_released(struct peer *p, uint64_t id)
 
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_RELEASED;
 	message.released = &released;
+	send_message(p, id, &message);
+}
+
+void peer_lease(struct peer *p, uint64_t id, Leased__Holder *holder, uint64_t token)
+{
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Lease lease = LEASED__LEASE__INIT;
+
+	lease.state = holder ? LEASED__LEASE__STATE__HELD : LEASED__LEASE__STATE__FREE;
+	lease.holder = holder;
+	lease.token = token;
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_LEASE;
+	message.lease = &lease;
 	send_message(p, id, &message);
 }
 

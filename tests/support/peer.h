@@ -6,11 +6,14 @@
 #ifndef PEER_H
 #define PEER_H
 
+#include <stdbool.h>
+
 #include "message.h"
 
 struct peer {
 	char path[64], address[80];
 	int listener, fd;
+	bool ended;           /* the client has closed the connection */
 	struct arena arena;   /* of the last message */
 	uint8_t in[65536];
 	size_t len;
@@ -26,6 +29,16 @@ void peer_cut(struct peer *p);
 /* Says nothing on the old connection until a new one comes in. */
 void peer_await(struct peer *p);
 
+/* Nobody can connect for a while: the connection is cut, new ones are refused, until peer_back. */
+void peer_away(struct peer *p);
+void peer_back(struct peer *p);
+
+/* Answers pings, and takes what else comes without an answer, until the client closes. */
+void peer_stall(struct peer *p);
+
+/* Answers pings until the client closes, and nothing else comes. */
+void peer_end(struct peer *p);
+
 /* The next message that is not a ping (pings are answered); it lives until the next call. */
 Leased__ClientMessage *peer_next(struct peer *p);
 
@@ -39,6 +52,8 @@ void peer_grant(struct peer *p, uint64_t id, uint64_t token, uint64_t expires_in
 /* All n renewals get the same result. */
 void peer_renewed(struct peer *p, uint64_t id, size_t n, int status, uint64_t expires_in_ms);
 void peer_released(struct peer *p, uint64_t id);
+/* Held by holder (FREE when NULL). */
+void peer_lease(struct peer *p, uint64_t id, Leased__Holder *holder, uint64_t token);
 void peer_fail(struct peer *p, uint64_t id, int status, const char *why);
 
 #endif

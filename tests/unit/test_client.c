@@ -1,150 +1,26 @@
 /* libleased against a daemon by script: what it believes, and what it sends again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "client_rig.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "leased.h"
-#include "peer.h"
-
-#define KIND(name) LEASED__CLIENT_MESSAGE__BODY_##name
-
-struct world {
-	struct peer peer;
-	struct leased_client *client;
-	_Atomic int lost, renewed;
-};
-
-/* One blocking call of the client, in a thread of its own while the test plays the daemon. */
-struct call {
-	pthread_t thread;
-	struct world *world;
-	struct leased_acquire_options options;
-	const char *name;
-	struct leased_lease *lease;
-	struct leased_error err;
-	int rc;
-};
-
-static void *open_client(void *arg)
-{
-	struct world *w = arg;
-	struct leased_options options = { .servers = w->peer.address, .timeout_ms = 15000,
-		.margin_ms = 50 };
-
-	assert_int_equal(leased_client_open(&w->client, &options, NULL), 0);
-	return NULL;
-}
-
-static int setup(void **state)
-{
-	struct world *w = calloc(1, sizeof *w);
-	pthread_t thread;
-
-	peer_start(&w->peer);
-	pthread_create(&thread, NULL, open_client, w);
-	peer_accept(&w->peer);
-	pthread_join(thread, NULL);
-	*state = w;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct world *w = *state;
-
-	leased_client_close(w->client);
-	peer_stop(&w->peer);
-	free(w);
-	return 0;
-}
-
-static void on_lost(struct leased_lease *lease, const struct leased_error *why, void *data)
-{
-	assert_false(leased_held(lease));
-	assert_int_equal(why->status, LEASED_ELOST);
-	((struct world *)data)->lost++;
-}
-
-static void on_renewed(struct leased_lease *lease, void *data)
-{
-	(void)lease;
-	((struct world *)data)->renewed++;
-}
-
-static void *run_acquire(void *arg)
-{
-	struct call *c = arg;
-
-	c->rc = leased_acquire(c->world->client, c->name, &c->options, &c->lease, &c->err);
-	return NULL;
-}
-
-static void start_acquire(struct world *w, struct call *c, const char *name, int64_t ttl_ms,
-	int64_t wait_ms)
-{
-	*c = (struct call){ .world = w, .name = name, .options = { .ttl_ms = ttl_ms, .wait_ms = wait_ms,
-		.on_lost = on_lost, .on_renewed = on_renewed, .data = w } };
-	pthread_create(&c->thread, NULL, run_acquire, c);
-}
-
-static void finish(struct call *c, int want)
-{
-	pthread_join(c->thread, NULL);
-	assert_int_equal(c->rc, want);
-}
-
-/* A lease of ttl_ms that was granted at once. */
-static struct leased_lease *granted(struct world *w, const char *name, int64_t ttl_ms)
-{
-	struct call c;
-	Leased__ClientMessage *m;
-
-	start_acquire(w, &c, name, ttl_ms, 0);
-	m = peer_expect(&w->peer, KIND(ACQUIRE));
-	peer_grant(&w->peer, m->id, 7, (uint64_t)ttl_ms);
-	finish(&c, 0);
-	return c.lease;
-}
-
-static void pause_ms(int ms)
-{
-	poll(NULL, 0, ms);
-}
-
-static void wait_for(_Atomic int *count, int wanted)
-{
-	for (int i = 0; i < 2000 && atomic_load(count) < wanted; i++)
-		pause_ms(10);
-	assert_int_equal(atomic_load(count), wanted);
-}
 
 static void an_acquire_whose_answer_was_lost_is_asked_again_with_the_same_nonce(void **state)
 {
 	struct world *w = *state;
 	Leased__ClientMessage *m;
-	struct call c;
+	struct acquiring c;
 	uint64_t nonce;
 
-	start_acquire(w, &c, "x", 60000, 0);
+	rig_acquire(w, &c, "x", 60000, 0);
 	m = peer_expect(&w->peer, KIND(ACQUIRE));
 	nonce = m->acquire->holder->nonce;
 	peer_accept(&w->peer); /* cuts the connection first */
 	m = peer_expect(&w->peer, KIND(ACQUIRE));
 	assert_true(m->acquire->holder->nonce == nonce);
 	peer_grant(&w->peer, m->id, 9, 60000);
-	finish(&c, 0);
+	rig_finish(&c, 0);
 	assert_true(leased_held(c.lease));
 	assert_int_equal(leased_token(c.lease), 9);
 }
@@ -152,7 +28,7 @@ static void an_acquire_whose_answer_was_lost_is_asked_again_with_the_same_nonce(
 static void two_acquisitions_have_different_nonces(void **state)
 {
 	struct world *w = *state;
-	struct leased_lease *a = granted(w, "x", 60000), *b = granted(w, "y", 60000);
+	struct leased_lease *a = rig_granted(w, "x", 60000), *b = rig_granted(w, "y", 60000);
 
 	assert_string_not_equal(leased_holder(a), leased_holder(b));
 }
@@ -161,13 +37,13 @@ static void the_deadline_counts_from_before_the_send(void **state)
 {
 	struct world *w = *state;
 	Leased__ClientMessage *m;
-	struct call c;
+	struct acquiring c;
 
-	start_acquire(w, &c, "x", 60000, 0);
+	rig_acquire(w, &c, "x", 60000, 0);
 	m = peer_expect(&w->peer, KIND(ACQUIRE));
-	pause_ms(300);
+	rig_pause(300);
 	peer_grant(&w->peer, m->id, 7, 60000);
-	finish(&c, 0);
+	rig_finish(&c, 0);
 	assert_true(leased_remaining_ms(c.lease) <= 60000 - 300 - 50);
 }
 
@@ -175,17 +51,17 @@ static void time_left_only_shortens(void **state)
 {
 	struct world *w = *state;
 	Leased__ClientMessage *m;
-	struct call c;
+	struct acquiring c;
 
-	start_acquire(w, &c, "x", 60000, 0);
+	rig_acquire(w, &c, "x", 60000, 0);
 	m = peer_expect(&w->peer, KIND(ACQUIRE));
 	peer_grant(&w->peer, m->id, 7, 99000000);
-	finish(&c, 0);
+	rig_finish(&c, 0);
 	assert_true(leased_remaining_ms(c.lease) <= 60000);
-	start_acquire(w, &c, "y", 60000, 0);
+	rig_acquire(w, &c, "y", 60000, 0);
 	m = peer_expect(&w->peer, KIND(ACQUIRE));
 	peer_grant(&w->peer, m->id, 7, 40000);
-	finish(&c, 0);
+	rig_finish(&c, 0);
 	assert_true(leased_remaining_ms(c.lease) <= 40000);
 }
 
@@ -193,24 +69,24 @@ static void a_grant_after_a_long_wait_is_confirmed_before_it_counts(void **state
 {
 	struct world *w = *state;
 	Leased__ClientMessage *m;
-	struct call c;
+	struct acquiring c;
 
-	start_acquire(w, &c, "x", 1000, 60000);
+	rig_acquire(w, &c, "x", 1000, 60000);
 	m = peer_expect(&w->peer, KIND(ACQUIRE));
 	assert_true(m->acquire->wait_ms > 59000 && m->acquire->wait_ms <= 60000);
-	pause_ms(1100);
+	rig_pause(1100);
 	peer_grant(&w->peer, m->id, 7, 1000);
 	m = peer_expect(&w->peer, KIND(RENEW));
 	assert_int_equal(m->renew->renewals[0]->claim->token, 7);
 	peer_renewed(&w->peer, m->id, 1, LEASED_OK, 1000);
-	finish(&c, 0);
+	rig_finish(&c, 0);
 	assert_true(leased_held(c.lease));
 }
 
 static void a_lost_answer_to_a_renewal_is_a_loss_only_when_the_daemon_says_so(void **state)
 {
 	struct world *w = *state;
-	struct leased_lease *lease = granted(w, "x", 1500);
+	struct leased_lease *lease = rig_granted(w, "x", 1500);
 	Leased__ClientMessage *m = peer_expect(&w->peer, KIND(RENEW));
 
 	peer_renewed(&w->peer, m->id, 1, LEASED_EUNAVAILABLE, 0);
@@ -219,21 +95,21 @@ static void a_lost_answer_to_a_renewal_is_a_loss_only_when_the_daemon_says_so(vo
 	m = peer_expect(&w->peer, KIND(RENEW));
 	assert_true(leased_held(lease));
 	peer_renewed(&w->peer, m->id, 1, LEASED_OK, 1500);
-	wait_for(&w->renewed, 1);
+	rig_wait_for(&w->renewed, 1);
 	assert_int_equal(atomic_load(&w->lost), 0);
 	m = peer_expect(&w->peer, KIND(RENEW));
 	peer_renewed(&w->peer, m->id, 1, LEASED_ELOST, 0);
-	wait_for(&w->lost, 1);
+	rig_wait_for(&w->lost, 1);
 	assert_false(leased_held(lease));
 }
 
 static void renewals_that_are_never_answered_end_at_the_deadline(void **state)
 {
 	struct world *w = *state;
-	struct leased_lease *lease = granted(w, "x", 600);
+	struct leased_lease *lease = rig_granted(w, "x", 600);
 	struct leased_error err;
 
-	wait_for(&w->lost, 1);
+	rig_wait_for(&w->lost, 1);
 	assert_false(leased_held(lease));
 	assert_int_equal(leased_remaining_ms(lease), 0);
 	assert_int_equal(leased_renew(lease, 0, &err), LEASED_ELOST);
@@ -243,14 +119,14 @@ static void renewals_that_are_never_answered_end_at_the_deadline(void **state)
 static void renewals_go_on_over_the_next_connection(void **state)
 {
 	struct world *w = *state;
-	struct leased_lease *lease = granted(w, "x", 3000);
+	struct leased_lease *lease = rig_granted(w, "x", 3000);
 	Leased__ClientMessage *m = peer_expect(&w->peer, KIND(RENEW));
 
 	(void)m;
 	peer_accept(&w->peer);
 	m = peer_expect(&w->peer, KIND(RENEW));
 	peer_renewed(&w->peer, m->id, 1, LEASED_OK, 3000);
-	wait_for(&w->renewed, 1);
+	rig_wait_for(&w->renewed, 1);
 	assert_true(leased_held(lease));
 }
 
@@ -264,7 +140,7 @@ static void leases_that_are_due_together_travel_together(void **state)
 		char name[16];
 
 		snprintf(name, sizeof name, "n%d", i);
-		granted(w, name, 6000);
+		rig_granted(w, name, 6000);
 	}
 	while (renewed < 200) {
 		m = peer_expect(&w->peer, KIND(RENEW));
@@ -273,42 +149,26 @@ static void leases_that_are_due_together_travel_together(void **state)
 		peer_renewed(&w->peer, m->id, m->renew->n_renewals, LEASED_OK, 6000);
 	}
 	assert_true(most > 1);
-	wait_for(&w->renewed, 200);
-}
-
-struct releasing {
-	pthread_t thread;
-	struct leased_lease *lease;
-	struct leased_error err;
-	int rc;
-};
-
-static void *run_release(void *arg)
-{
-	struct releasing *r = arg;
-	int status = 5;
-
-	r->rc = leased_release(r->lease, &status, &r->err);
-	return NULL;
+	rig_wait_for(&w->renewed, 200);
 }
 
 static void a_released_lease_stays_released_whatever_comes_back(void **state)
 {
 	struct world *w = *state;
-	struct releasing r = { .lease = granted(w, "x", 3000) };
+	struct releasing r;
+	struct leased_lease *lease = rig_granted(w, "x", 3000);
 	Leased__ClientMessage *m = peer_expect(&w->peer, KIND(RENEW));
 	uint64_t renewal = m->id;
 
-	pthread_create(&r.thread, NULL, run_release, &r);
+	rig_release(&r, lease);
 	m = peer_expect(&w->peer, KIND(RELEASE));
 	assert_int_equal(m->release->exit_status, 5);
 	assert_false(m->release->retry);
-	assert_false(leased_held(r.lease));
+	assert_false(leased_held(lease));
 	peer_released(&w->peer, m->id);
 	peer_renewed(&w->peer, renewal, 1, LEASED_OK, 3000);
-	pthread_join(r.thread, NULL);
-	assert_int_equal(r.rc, 0);
-	assert_false(leased_held(r.lease));
+	rig_released(&r, 0);
+	assert_false(leased_held(lease));
 	peer_quiet(&w->peer, 1500); /* longer than a third of the ttl: no renewal comes any more */
 	assert_int_equal(atomic_load(&w->renewed), 0);
 	assert_int_equal(atomic_load(&w->lost), 0);
@@ -317,43 +177,42 @@ static void a_released_lease_stays_released_whatever_comes_back(void **state)
 static void a_release_whose_answer_was_lost_says_that_it_is_a_retry(void **state)
 {
 	struct world *w = *state;
-	struct releasing r = { .lease = granted(w, "x", 60000) };
+	struct releasing r;
 	Leased__ClientMessage *m;
 
-	pthread_create(&r.thread, NULL, run_release, &r);
+	rig_release(&r, rig_granted(w, "x", 60000));
 	peer_expect(&w->peer, KIND(RELEASE));
 	peer_accept(&w->peer);
 	m = peer_expect(&w->peer, KIND(RELEASE));
 	assert_true(m->release->retry);
 	peer_released(&w->peer, m->id);
-	pthread_join(r.thread, NULL);
-	assert_int_equal(r.rc, 0);
+	rig_released(&r, 0);
 }
 
 static void an_interrupt_leaves_the_queue(void **state)
 {
 	struct world *w = *state;
 	Leased__ClientMessage *m;
-	struct call c;
+	struct acquiring c;
 	uint64_t id;
 
-	start_acquire(w, &c, "x", 60000, 600000);
+	rig_acquire(w, &c, "x", 60000, 600000);
 	id = peer_expect(&w->peer, KIND(ACQUIRE))->id;
 	leased_client_interrupt(w->client);
 	m = peer_expect(&w->peer, KIND(CANCEL));
 	assert_true(m->cancel->request == id);
 	peer_fail(&w->peer, id, LEASED_ECANCELLED, "cancelled");
-	finish(&c, LEASED_ECANCELLED);
+	rig_finish(&c, LEASED_ECANCELLED);
 }
 
 static void a_grant_that_crosses_an_interrupt_is_released(void **state)
 {
 	struct world *w = *state;
 	Leased__ClientMessage *m;
-	struct call c;
+	struct acquiring c;
 	uint64_t id;
 
-	start_acquire(w, &c, "x", 60000, 600000);
+	rig_acquire(w, &c, "x", 60000, 600000);
 	id = peer_expect(&w->peer, KIND(ACQUIRE))->id;
 	leased_client_interrupt(w->client);
 	peer_expect(&w->peer, KIND(CANCEL));
@@ -361,23 +220,23 @@ static void a_grant_that_crosses_an_interrupt_is_released(void **state)
 	m = peer_expect(&w->peer, KIND(RELEASE));
 	assert_int_equal(m->release->claim->token, 7);
 	peer_released(&w->peer, m->id);
-	finish(&c, LEASED_ECANCELLED);
+	rig_finish(&c, LEASED_ECANCELLED);
 }
 
 static void a_waiter_queues_again_over_the_next_connection_for_the_rest_of_its_wait(void **state)
 {
 	struct world *w = *state;
 	Leased__ClientMessage *m;
-	struct call c;
+	struct acquiring c;
 
-	start_acquire(w, &c, "x", 60000, 10000);
+	rig_acquire(w, &c, "x", 60000, 10000);
 	peer_expect(&w->peer, KIND(ACQUIRE));
-	pause_ms(300);
+	rig_pause(300);
 	peer_accept(&w->peer);
 	m = peer_expect(&w->peer, KIND(ACQUIRE));
 	assert_true(m->acquire->wait_ms > 0 && m->acquire->wait_ms <= 9700);
 	peer_fail(&w->peer, m->id, LEASED_ETIMEDOUT, "the wait ran out");
-	finish(&c, LEASED_ETIMEDOUT);
+	rig_finish(&c, LEASED_ETIMEDOUT);
 }
 
 static void bad_arguments_are_refused_without_a_round_trip(void **state)
@@ -399,7 +258,7 @@ static void bad_arguments_are_refused_without_a_round_trip(void **state)
 static void a_child_of_fork_holds_nothing(void **state)
 {
 	struct world *w = *state;
-	struct leased_lease *lease = granted(w, "x", 60000);
+	struct leased_lease *lease = rig_granted(w, "x", 60000);
 	int status;
 	pid_t pid = fork();
 
@@ -422,7 +281,7 @@ static void a_child_of_fork_holds_nothing(void **state)
 static void a_lease_that_is_freed_while_renewing_is_gone(void **state)
 {
 	struct world *w = *state;
-	struct leased_lease *lease = granted(w, "x", 900);
+	struct leased_lease *lease = rig_granted(w, "x", 900);
 	Leased__ClientMessage *m = peer_expect(&w->peer, KIND(RENEW));
 
 	leased_lease_free(lease);
@@ -434,7 +293,7 @@ static void a_lease_that_is_freed_while_renewing_is_gone(void **state)
 static void a_silent_daemon_is_left_for_the_next(void **state)
 {
 	struct world *w = *state;
-	struct leased_lease *lease = granted(w, "x", 3000);
+	struct leased_lease *lease = rig_granted(w, "x", 3000);
 	Leased__ClientMessage *m;
 
 	/* Nothing is read or answered any more, pings neither: the client comes back by itself. */
@@ -442,14 +301,14 @@ static void a_silent_daemon_is_left_for_the_next(void **state)
 	peer_accept(&w->peer);
 	m = peer_expect(&w->peer, KIND(RENEW));
 	peer_renewed(&w->peer, m->id, 1, LEASED_OK, 3000);
-	wait_for(&w->renewed, 1);
+	rig_wait_for(&w->renewed, 1);
 	assert_true(leased_held(lease));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, rig_setup, rig_teardown)
 		TEST(an_acquire_whose_answer_was_lost_is_asked_again_with_the_same_nonce),
 		TEST(two_acquisitions_have_different_nonces),
 		TEST(the_deadline_counts_from_before_the_send),
