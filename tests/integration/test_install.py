@@ -77,12 +77,13 @@ def test_cmake(prefix, daemon):
     check(prefix, project / "b" / "p", daemon)
 
 
-def test_only_the_public_names_are_exported(prefix):
-    symbols = subprocess.run(["nm", "-D", "--defined-only", library(prefix) / "libleased.so"], check=True, capture_output=True, text=True).stdout
+@pytest.mark.parametrize("file, option", [("libleased.so", "-D"), ("libleased.a", "-g")])
+def test_only_the_public_names_are_exported(prefix, file, option):
+    symbols = subprocess.run(["nm", option, "--defined-only", library(prefix) / file], check=True, capture_output=True, text=True).stdout
     names = {line.split()[-1].split("@")[0] for line in symbols.splitlines() if " T " in line}
     header = (prefix / "include" / "leased.h").read_text()
     assert names and all(name.startswith("leased_") and f"{name}(" in header for name in names)
-    assert not any(kind in symbols for kind in (" D ", " B "))  # no exported variable
+    assert not any(kind in symbols for kind in (" D ", " B ", " R "))  # no exported variable
 
 
 def test_every_option_is_in_the_completion():
