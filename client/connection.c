@@ -220,7 +220,7 @@ static int on_socket(struct leased_client *client, struct connection *c, short e
 	return 0;
 }
 
-/* Is the daemon still there? A ping answers; a slow database is no reason to leave. */
+/* Is the daemon still there? A ping answers. A slow database is a reason to leave only for another. */
 static int check_liveness(struct leased_client *client, struct connection *c, int64_t now,
 	struct leased_error *why)
 {
@@ -245,7 +245,8 @@ static int check_liveness(struct leased_client *client, struct connection *c, in
 
 static int poll_timeout_ms(struct leased_client *client, struct connection *c)
 {
-	int64_t now = boottime_ns(), next = client->next_due_ns;
+	int64_t now = boottime_ns();
+	int64_t next = client->closing ? now + FAREWELL_MS / 10 * NS_PER_MS : client->next_due_ns;
 
 	if (c->state != READY && c->until_ns < next)
 		next = c->until_ns;
