@@ -11,7 +11,10 @@
 
 #include <cmocka.h>
 
-#undef fail /* cmocka's would hide ours, status.h */
+/* cmocka's would hide ours, status.h; its fail_msg would then call ours without arguments, and crash. */
+#undef fail
+#undef fail_msg
+#define fail_msg(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 
 #define TABLE_MAX    200
 #define TABLE_LEN(a) (sizeof(a) / sizeof(a)[0])
