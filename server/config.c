@@ -18,7 +18,7 @@
 
 static const struct option_row rows[] = {
 #define FIELD(name) offsetof(struct config, name)
-	{ "database", TYPE_TEXT, FIELD(database), "", 0, 0,
+	{ "database", TYPE_CONNINFO, FIELD(database), "", 0, 0,
 		"libpq conninfo or URI; passwords belong in .pgpass or a service file" },
 	{ "listen", TYPE_LISTEN, 0, DEFAULT_LISTEN, 0, 0,
 		"unix:/path, tcp:127.0.0.1:7420 or tcp:[::1]:7420; repeat it for more" },
@@ -75,7 +75,7 @@ size_t config_row_index(const struct option_row *row)
 
 /* Taking one value. */
 
-static int take_text(char **field, const char *value, struct leased_error *err)
+int config_take_text(char **field, const char *value, struct leased_error *err)
 {
 	char *copy = strdup(value);
 
@@ -84,6 +84,29 @@ static int take_text(char **field, const char *value, struct leased_error *err)
 	free(*field);
 	*field = copy;
 	return 0;
+}
+
+bool config_holds_secret(const char *conninfo)
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	bool found = false;
+
+	for (PQconninfoOption *o = options; o && o->keyword; o++)
+		found = found || (*o->dispchar == '*' && o->val && *o->val);
+	PQconninfoFree(options);
+	return found;
+}
+
+/* What libpq says of a conninfo may quote a part of its password, so it is not passed on. */
+static int take_conninfo(char **field, const char *value, struct leased_error *err)
+{
+	PQconninfoOption *options = PQconninfoParse(value, NULL);
+
+	if (!options)
+		return fail(err, LEASED_ECONFIG,
+			"libpq cannot read this conninfo or URI: is a key unknown, or a blank not in quotes?");
+	PQconninfoFree(options);
+	return config_take_text(field, value, err);
 }
 
 static int take_listen(struct config *c, const char *value, struct leased_error *err)
@@ -161,7 +184,7 @@ int config_take_value(struct config *c, const struct option_row *row, const char
 	int choice = 0, rc = 0;
 
 	switch (row->type) {
-	case TYPE_TEXT: return take_text((char **)(void *)field, value, err);
+	case TYPE_CONNINFO: return take_conninfo((char **)(void *)field, value, err);
 	case TYPE_LISTEN: return take_listen(c, value, err);
 	case TYPE_OCTAL: return take_number((int64_t *)(void *)field, row, value, 8, err);
 	case TYPE_COUNT: return take_number((int64_t *)(void *)field, row, value, 10, err);
@@ -221,6 +244,21 @@ const char *config_nearest_key(const char *key)
 	return best;
 }
 
+/* A secret may only stand in a file that nobody else can read. */
+static int require_private(const struct config *c, FILE *in, struct leased_error *err)
+{
+	struct stat st;
+
+	if (!config_holds_secret(c->database))
+		return 0;
+	if (fstat(fileno(in), &st) < 0)
+		return fail(err, LEASED_ECONFIG, "fstat: %s", strerror(errno));
+	if (st.st_mode & 077)
+		return fail(err, LEASED_ECONFIG,
+			"database holds a password and others may read this file: chmod 600 it, or use .pgpass or a service file");
+	return 0;
+}
+
 static int load_file(struct config *c, const char *path, struct leased_error *err)
 {
 	struct leased_error why;
@@ -230,159 +268,10 @@ static int load_file(struct config *c, const char *path, struct leased_error *er
 	if (!in)
 		return fail(err, LEASED_ECONFIG, "open %s: %s", path, strerror(errno));
 	rc = config_parse_stream(c, in, &why);
+	if (rc == 0)
+		rc = require_private(c, in, &why);
 	fclose(in);
 	return rc < 0 ? fail(err, rc, "%s: %s", path, why.text) : 0;
-}
-
-/* The flags. */
-
-struct flag_reader {
-	int argc, next;
-	char *const *argv;
-	bool only_words; /* after -- */
-};
-
-/* A flag's value: behind '=', or the next argument. */
-static int flag_value(struct flag_reader *f, const char *name, const char *attached,
-	const char **ret_value, struct leased_error *err)
-{
-	if (attached)
-		*ret_value = attached;
-	else if (f->next < f->argc)
-		*ret_value = f->argv[f->next++];
-	else
-		return fail(err, LEASED_EUSAGE, "--%s needs a value", name);
-	return 0;
-}
-
-/* argv can be read by everybody on the host. */
-static int refuse_password(const char *conninfo, struct leased_error *err)
-{
-	char *message = NULL;
-	PQconninfoOption *options = PQconninfoParse(conninfo, &message);
-	bool found = false;
-
-	for (PQconninfoOption *o = options; o && o->keyword; o++)
-		found = found || (strcmp(o->keyword, "password") == 0 && o->val && *o->val);
-	PQconninfoFree(options);
-	PQfreemem(message);
-	if (found)
-		return fail(err, LEASED_EUSAGE,
-			"--database: a password on the command line can be seen by everybody: put it into .pgpass, a service file or leased.conf");
-	return 0;
-}
-
-static int take_flag(struct config *c, const char *name, struct flag_reader *f, const char *attached,
-	bool *cleared_listen, struct leased_error *err)
-{
-	const struct option_row *row;
-	struct leased_error why;
-	const char *value = NULL;
-	char key[64];
-	int rc;
-
-	snprintf(key, sizeof key, "%s", name);
-	for (char *k = key; *k; k++)
-		*k = *k == '-' ? '_' : *k;
-	row = config_find_row(key);
-	if (!row || strchr(name, '_'))
-		return fail(err, LEASED_EUSAGE, "unknown option --%s: see leased --help", name);
-	rc = flag_value(f, name, attached, &value, err);
-	if (rc == 0 && strcmp(key, "database") == 0)
-		rc = refuse_password(value, err);
-	if (rc < 0)
-		return rc;
-	if (row->type == TYPE_LISTEN && !*cleared_listen) {
-		c->n_listen = 0; /* flags replace what the file says */
-		*cleared_listen = true;
-	}
-	if (config_take_value(c, row, value, &why) < 0)
-		return fail(err, LEASED_EUSAGE, "--%s: %s", name, why.text);
-	return 0;
-}
-
-static int take_word(struct config *c, const char *word, unsigned *n_words, struct leased_error *err)
-{
-	static const struct {
-		const char *word;
-		enum config_command command;
-	} verbs[] = { { "print", CONFIG_SCHEMA_PRINT }, { "apply", CONFIG_SCHEMA_APPLY },
-		{ "status", CONFIG_SCHEMA_STATUS } };
-
-	if (++*n_words == 1 && strcmp(word, "schema") == 0)
-		return 0;
-	for (size_t i = 0; *n_words == 2 && i < sizeof verbs / sizeof verbs[0]; i++) {
-		if (strcmp(verbs[i].word, word) == 0) {
-			c->command = verbs[i].command;
-			return 0;
-		}
-	}
-	return fail(err, LEASED_EUSAGE, "unexpected \"%s\": see leased --help", word);
-}
-
-/* Flags that are not options of the file. true: it was one. */
-static bool take_switch(struct config *c, const char *name, const char *attached,
-	struct flag_reader *f, int *ret_rc, struct leased_error *err)
-{
-	const char *value = NULL;
-	char **text = strcmp(name, "config") == 0 ? &c->file : &c->data_dir;
-
-	*ret_rc = 0;
-	if (strcmp(name, "config") == 0 || strcmp(name, "data") == 0) {
-		*ret_rc = flag_value(f, name, attached, &value, err);
-		if (*ret_rc == 0)
-			*ret_rc = take_text(text, value, err);
-		return true;
-	}
-	if (attached)
-		return false;
-	if (strcmp(name, "dev") == 0)
-		c->dev = true;
-	else if (strcmp(name, "check-config") == 0)
-		c->command = CONFIG_CHECK;
-	else if (strcmp(name, "help") == 0)
-		c->command = CONFIG_HELP;
-	else if (strcmp(name, "version") == 0)
-		c->command = CONFIG_VERSION;
-	else
-		return false;
-	return true;
-}
-
-/* Twice over argv: first what says which file to read, then what goes above it. */
-static int take_flags(struct config *c, int argc, char *const argv[], bool options,
-	struct leased_error *err)
-{
-	struct flag_reader f = { .argc = argc, .next = 1, .argv = argv };
-	bool cleared_listen = false;
-	unsigned n_words = 0;
-	int rc = 0;
-
-	while (f.next < argc && rc == 0) {
-		const char *arg = argv[f.next++], *equals;
-		char name[64];
-
-		if (!f.only_words && strcmp(arg, "--") == 0) {
-			f.only_words = true;
-			continue;
-		}
-		if (f.only_words || strncmp(arg, "--", 2) != 0) {
-			rc = take_word(c, arg, &n_words, err);
-			continue;
-		}
-		equals = strchrnul(arg + 2, '=');
-		snprintf(name, sizeof name, "%.*s", (int)(equals - arg - 2), arg + 2);
-		equals = *equals ? equals + 1 : NULL;
-		if (take_switch(c, name, equals, &f, &rc, err))
-			continue;
-		if (options)
-			rc = take_flag(c, name, &f, equals, &cleared_listen, err);
-		else if (!equals)
-			f.next++; /* its value */
-	}
-	if (rc == 0 && n_words == 1)
-		rc = fail(err, LEASED_EUSAGE, "schema: print, apply or status?");
-	return rc;
 }
 
 static int take_defaults(struct config *c, struct leased_error *err)
@@ -410,23 +299,37 @@ static int check_together(struct config *c, struct leased_error *err)
 	return 0;
 }
 
+static bool needs_no_options(const struct config *c)
+{
+	return c->command == CONFIG_HELP || c->command == CONFIG_VERSION;
+}
+
+static int load_options(struct config *c, int argc, char *const argv[], struct leased_error *err)
+{
+	struct stat st;
+	int rc = 0;
+
+	if (!c->file && !c->dev && stat(DEFAULT_FILE, &st) == 0)
+		rc = config_take_text(&c->file, DEFAULT_FILE, err);
+	if (rc == 0 && c->file)
+		rc = load_file(c, c->file, err);
+	if (rc == 0)
+		rc = config_take_flags(c, argc, argv, true, err);
+	if (rc == 0)
+		rc = check_together(c, err);
+	return rc;
+}
+
 int config_load(struct config *ret_config, int argc, char *const argv[], struct leased_error *err)
 {
 	struct config c = { .command = CONFIG_RUN };
-	struct stat st;
 	int rc;
 
 	rc = take_defaults(&c, err);
 	if (rc == 0)
-		rc = take_flags(&c, argc, argv, false, err);
-	if (rc == 0 && !c.file && !c.dev && stat(DEFAULT_FILE, &st) == 0)
-		rc = take_text(&c.file, DEFAULT_FILE, err);
-	if (rc == 0 && c.file)
-		rc = load_file(&c, c.file, err);
-	if (rc == 0)
-		rc = take_flags(&c, argc, argv, true, err);
-	if (rc == 0)
-		rc = check_together(&c, err);
+		rc = config_take_flags(&c, argc, argv, false, err);
+	if (rc == 0 && !needs_no_options(&c))
+		rc = load_options(&c, argc, argv, err);
 	if (rc == 0)
 		*ret_config = c;
 	else

@@ -62,8 +62,9 @@ struct config {
 /*
  * Fills a fresh config from defaults, then the file, then the flags. The file is --config FILE, or
  * /etc/leased/leased.conf if it exists. Unknown and repeated keys, values out of bounds and lines
- * over 200 bytes are errors that name file and line and suggest the nearest key. A password in
- * argv is refused. argv[0] is skipped.
+ * over 195 bytes are errors that name file and line and suggest the nearest key. A password in
+ * argv is refused, and so is one in a file that others may read. --help and --version look at no
+ * file and no options. argv[0] is skipped.
  * LEASED_EUSAGE for flags, LEASED_ECONFIG for the file. On failure ret_config is untouched.
  * Bounds that depend on each other (ttl_min <= ttl_max) are checked; at least one listen address
  * unless dev; TCP addresses must be loopback literals (TCP beyond loopback needs keys, which this

@@ -1,6 +1,6 @@
 /*
- * config_table.h - the one table of options, shared by what reads flags (config.c) and the file
- * (config_file.c).
+ * config_table.h - the one table of options, shared by what reads values (config.c), flags
+ * (config_flags.c) and the file (config_file.c).
  */
 #ifndef CONFIG_TABLE_H
 #define CONFIG_TABLE_H
@@ -9,7 +9,7 @@
 
 #define CONFIG_ROWS_MAX 64
 
-enum type { TYPE_TEXT, TYPE_LISTEN, TYPE_LEVEL, TYPE_FORMAT, TYPE_BOOL, TYPE_OCTAL, TYPE_MS, TYPE_COUNT };
+enum type { TYPE_CONNINFO, TYPE_LISTEN, TYPE_LEVEL, TYPE_FORMAT, TYPE_BOOL, TYPE_OCTAL, TYPE_MS, TYPE_COUNT };
 
 struct option_row {
 	const char *key;
@@ -31,6 +31,19 @@ const char *config_nearest_key(const char *key);
 
 /* Takes one value, as it was typed. LEASED_ECONFIG or LEASED_EUSAGE with a sentence in err. */
 int config_take_value(struct config *c, const struct option_row *row, const char *value,
+	struct leased_error *err);
+
+/* Replaces a text that the config owns. */
+int config_take_text(char **field, const char *value, struct leased_error *err);
+
+/* Is there a password in it, of whatever kind? A conninfo that libpq cannot read holds none. */
+bool config_holds_secret(const char *conninfo);
+
+/*
+ * Called twice over argv: without options for what says what to do and which file to read, then with
+ * options for what goes above the file.
+ */
+int config_take_flags(struct config *c, int argc, char *const argv[], bool options,
 	struct leased_error *err);
 
 #endif
