@@ -1,4 +1,10 @@
+/*
+ * leased: takes the flags and the configuration, does what they say, and turns the outcome into an exit
+ * code. Nothing else.
+ */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "config.h"
 #include "schema.h"
@@ -19,6 +25,14 @@ static int run(struct config *config, int argc, char *argv[], struct leased_erro
 	return fail(err, LEASED_EINTERNAL, "unknown command");
 }
 
+/* A migration that a full disk cut short must not look whole. */
+static int flush_output(struct leased_error *err)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	return fail(err, LEASED_EINTERNAL, "write to standard output: %s", strerror(errno));
+}
+
 int main(int argc, char *argv[])
 {
 	struct leased_error err = { 0 };
@@ -28,6 +42,8 @@ int main(int argc, char *argv[])
 	rc = config_load(&config, argc, argv, &err);
 	if (rc == 0)
 		rc = run(&config, argc, argv, &err);
+	if (rc == 0)
+		rc = flush_output(&err);
 	if (rc < 0)
 		fprintf(stderr, "leased: %s\n", err.text);
 	config_fini(&config);
