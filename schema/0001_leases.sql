@@ -58,6 +58,7 @@ CREATE SEQUENCE leased.token_seq AS bigint MINVALUE 1 MAXVALUE 2199023255551 CAC
 CREATE TABLE leased.cluster (
     only_row          boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     system_identifier bigint,
+    place             text, -- of this database and its sequence within the server
     epoch_base        integer NOT NULL DEFAULT 0,
     last_epoch        integer NOT NULL DEFAULT 0
 );

@@ -20,13 +20,16 @@ END
 $$;
 
 -- The upper part of a token (design section 6). The epoch is the timeline, which rises at every
--- promotion, plus a stored base, which is raised when the system identifier changes (restore, dump
--- and load, upgrade). It never falls, also when the timeline can no longer be read.
+-- promotion, plus a stored base, which is raised when this is a copy: the system identifier has changed
+-- (restore, dump and load, upgrade), or the OIDs of the database and its sequence have (a restore into
+-- the same server, CREATE DATABASE ... TEMPLATE). It never falls, also when the timeline can no longer
+-- be read. What it cannot see: a second copy made of the same dump, which gets the epoch of the first.
 CREATE FUNCTION leased.epoch_base() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     c        leased.cluster;
     system   bigint;
+    here     text;
     timeline integer := greatest(leased.timeline(), 1);
     epoch    integer;
 BEGIN
@@ -34,20 +37,23 @@ BEGIN
     IF has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') THEN
         system := (SELECT system_identifier FROM pg_control_system());
     END IF;
+    system := coalesce(system, c.system_identifier); -- hidden is not changed
+    here := format('%s/%s', (SELECT oid FROM pg_database WHERE datname = current_database()),
+        'leased.token_seq'::regclass::oid);
     epoch := greatest(c.epoch_base + timeline - 1, c.last_epoch);
 
-    IF epoch > c.last_epoch OR system IS DISTINCT FROM c.system_identifier THEN
-        -- Rare: first use, a promotion, another cluster. Read again behind the row's lock.
+    IF epoch > c.last_epoch OR system IS DISTINCT FROM c.system_identifier
+       OR here IS DISTINCT FROM c.place THEN
+        -- Rare: first use, a promotion, a copy. Read again behind the row's lock.
         SELECT * INTO STRICT c FROM leased.cluster FOR UPDATE;
-        IF system IS DISTINCT FROM c.system_identifier AND c.system_identifier IS NOT NULL
-           AND system IS NOT NULL THEN
+        IF system <> c.system_identifier OR here <> c.place THEN -- NULL: first use
             c.last_epoch := greatest(c.last_epoch,
                 coalesce((SELECT max(l.token) >> 41 FROM leased.leases l), 0)::integer);
             c.epoch_base := greatest(c.epoch_base, c.last_epoch + 2 - timeline);
         END IF;
         epoch := greatest(c.epoch_base + timeline - 1, c.last_epoch);
         UPDATE leased.cluster
-           SET system_identifier = coalesce(system, c.system_identifier),
+           SET system_identifier = coalesce(system, c.system_identifier), place = here,
                epoch_base = c.epoch_base, last_epoch = epoch;
     END IF;
     IF epoch > 4095 THEN
@@ -67,6 +73,38 @@ BEGIN
     ELSIF name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
         RAISE EXCEPTION 'leased: a lease name holds no control characters' USING ERRCODE = 'LE002';
     END IF;
+END
+$$;
+
+-- As the daemon checks them: what is in the table is shown by everybody, in lists and on terminals.
+CREATE FUNCTION leased.check_holder(host text, pid integer, nonce bigint) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF host IS NULL OR pid IS NULL OR nonce IS NULL THEN
+        RAISE EXCEPTION 'leased: a holder is host, pid and nonce; none may be NULL'
+            USING ERRCODE = 'LE002';
+    ELSIF octet_length(host) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'leased: a host has 1 to 255 bytes, this one has %', octet_length(host)
+            USING ERRCODE = 'LE002';
+    ELSIF host ~ E'[\\u0001-\\u0020:\\u007f-\\u009f]' THEN
+        RAISE EXCEPTION 'leased: a host holds no colon, space or control character'
+            USING ERRCODE = 'LE002';
+    ELSIF pid < 1 THEN
+        RAISE EXCEPTION 'leased: a pid is above zero' USING ERRCODE = 'LE002';
+    END IF;
+END
+$$;
+
+-- A span in milliseconds, from min_ms to ten years, the longest that the daemon takes.
+CREATE FUNCTION leased.to_ms(what text, span interval, min_ms bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    ms bigint := extract(epoch FROM span) * 1000;
+BEGIN
+    IF ms IS NULL OR ms NOT BETWEEN min_ms AND 315576000000 THEN
+        RAISE EXCEPTION 'leased: % must be % ms to 10 years', what, min_ms USING ERRCODE = 'LE002';
+    END IF;
+    RETURN ms;
 END
 $$;
 
@@ -119,18 +157,16 @@ RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    p_ttl_ms      bigint := extract(epoch FROM ttl) * 1000;
-    p_min_hold_ms bigint := extract(epoch FROM min_hold) * 1000;
+    p_ttl_ms      bigint := leased.to_ms('ttl', ttl, 1);
+    p_min_hold_ms bigint := leased.to_ms('min_hold', min_hold, 0);
     base          bigint;
     l             leased.leases;
 BEGIN
     PERFORM leased.check_name(try_acquire.name);
-    IF try_acquire.host IS NULL OR try_acquire.pid IS NULL OR try_acquire.nonce IS NULL THEN
-        RAISE EXCEPTION 'leased: a holder is host, pid and nonce; none may be NULL'
-            USING ERRCODE = 'LE002';
-    ELSIF p_ttl_ms IS NULL OR p_ttl_ms <= 0 OR p_min_hold_ms IS NULL OR p_min_hold_ms < 0 THEN
-        RAISE EXCEPTION 'leased: ttl must be above zero and min_hold not negative'
-            USING ERRCODE = 'LE002';
+    PERFORM leased.check_holder(try_acquire.host, try_acquire.pid, try_acquire.nonce);
+    IF octet_length(try_acquire.value) > 4096 THEN
+        RAISE EXCEPTION 'leased: a value has at most 4096 bytes, this one has %',
+            octet_length(try_acquire.value) USING ERRCODE = 'LE002';
     END IF;
 
     -- Look first: a refusal then locks and writes nothing. A few rounds, since what is seen may be gone.
@@ -193,13 +229,10 @@ RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    p_ttl_ms bigint := extract(epoch FROM ttl) * 1000;
+    p_ttl_ms bigint := CASE WHEN ttl IS NOT NULL THEN leased.to_ms('ttl', ttl, 1) END;
     l        leased.leases;
     result   timestamptz;
 BEGIN
-    IF p_ttl_ms <= 0 THEN
-        RAISE EXCEPTION 'leased: ttl must be above zero' USING ERRCODE = 'LE002';
-    END IF;
     -- Lock first, then look at the clock: a renewal that waited past the expiry has lost.
     SELECT * INTO l FROM leased.leases x WHERE x.name = renew.name FOR NO KEY UPDATE;
     PERFORM leased.check_claim(l, renew.name, renew.token, renew.host, renew.pid, renew.nonce, 'renew');
@@ -240,7 +273,10 @@ $$;
 
 -- Proof at the moment of a write (design section 5): raises LE001 unless token holds name now. The
 -- lock (FOR KEY SHARE) lets renewals pass and makes a take-over wait until this transaction ends, so
--- a guarded write commits while its lease is held, or not at all.
+-- a guarded write commits while its lease is held, or not at all. REPEATABLE READ and SERIALIZABLE see
+-- the row as it was when their snapshot was taken: a take-over since then is 40001, and so is an expiry
+-- that came after the transaction began, since a renewal cannot be seen; a retry tells for certain. A
+-- release since then is not seen either; but no later grant can come before this transaction's end.
 CREATE FUNCTION leased.guard(name text, token bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -259,6 +295,12 @@ BEGIN
     END;
     IF l.token = guard.token AND l.released_at IS NULL AND l.expires_at > clock_timestamp() THEN
         RETURN;
+    END IF;
+    IF l.released_at IS NULL AND l.expires_at > now()
+       AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        RAISE EXCEPTION 'leased: guard "%" with token %: expired since this transaction began, which cannot see a renewal',
+            guard.name, guard.token
+            USING ERRCODE = 'serialization_failure', HINT = 'Roll back and try again.';
     END IF;
     SELECT * INTO l FROM leased.leases x WHERE x.name = guard.name;
     RAISE EXCEPTION 'leased: guard "%" with token %: %', guard.name, guard.token,

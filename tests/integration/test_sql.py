@@ -99,11 +99,69 @@ def test_a_renewal_that_waits_past_the_expiry_has_lost(database, db):
 
 
 @pytest.mark.parametrize("arguments", [dict(name=""), dict(name="x" * 256), dict(name="a\nb"), dict(name="a\x7f"), dict(name="a\u0085"), dict(name=None),
-                                       dict(ttl="0"), dict(ttl="-1 s"), dict(ttl=None), dict(host=None), dict(nonce=None), dict(min_hold="-1 s")],
-                         ids=str)
+                                       dict(ttl="0"), dict(ttl="-1 s"), dict(ttl=None), dict(host=None), dict(nonce=None), dict(min_hold="-1 s"),
+                                       dict(ttl="1000000 years"), dict(ttl="0.0004 s"), dict(min_hold="1000000 years"), dict(pid=None), dict(pid=0), dict(pid=-1),
+                                       dict(host=""), dict(host="h" * 256), dict(host="a:b"), dict(host="a b"), dict(host="a\x1b[2J"),
+                                       dict(value="v" * 4097)],
+                         ids=lambda arguments: "{}={:.20}".format(*next((key, repr(value)) for key, value in arguments.items())))
 def test_bad_arguments(db, arguments):
     refused(LE_ARGUMENT, take, db, **arguments)
     assert db.execute("SELECT count(*) FROM leased.leases").fetchone()[0] == 0
+
+
+def test_the_longest_arguments(db):
+    token = take(db, name="é" * 127 + "x", host="h" * 255, pid=2 ** 31 - 1, nonce=-2 ** 63, value="v" * 4096)
+    assert db.execute("SELECT holder FROM leased.get(%s)", ("é" * 127 + "x",)).fetchone()[0] == f"{'h' * 255}:2147483647:8000000000000000"
+    renew(db, token, name="é" * 127 + "x", host="h" * 255, pid=2 ** 31 - 1, nonce=-2 ** 63)
+
+
+def test_a_renewal_for_ever_is_refused(db):
+    token = take(db)
+    for ttl in ("0", "-1 s", "1000000 years"):
+        refused(LE_ARGUMENT, renew, db, token, ttl=ttl)
+    renew(db, token, ttl="1 h")
+
+
+def test_an_acquire_never_waits_for_a_row(database, db):
+    """Whatever lock somebody holds on the row of an expired lease: no grant, at once. A wait would end with 55P03."""
+    token = take(db)
+    expire(db)
+    db.execute("SET lock_timeout = '1ms'")
+    with psycopg.connect(database) as other:
+        for lock in ("FOR KEY SHARE", "FOR SHARE", "FOR NO KEY UPDATE", "FOR UPDATE"):
+            other.execute(f"SELECT * FROM leased.leases WHERE name = 'x' {lock}")
+            assert take(db, nonce=2) is None
+            assert take(db, name=lock)  # other names go on
+            other.rollback()
+    assert take(db, nonce=2) > token
+
+
+def test_a_guarded_lease_is_renewed_but_not_taken_over(database, db):
+    token = take(db)
+    db.execute("SET lock_timeout = '1ms'")
+    with psycopg.connect(database) as app:
+        app.execute("SELECT leased.guard('x', %s)", (token,))
+        renew(db, token)
+        release(db, token)
+        assert take(db, nonce=2) is None
+        app.commit()
+    assert take(db, nonce=2) > token
+
+
+def test_a_key_update_waits_for_a_guarded_transaction(database, db):
+    """What a take-over without SKIP LOCKED does, and what the guard is built on."""
+    token = take(db)
+    expiry = "UPDATE leased.leases SET token = token + 1 WHERE name = 'x'"
+    with psycopg.connect(database) as app, psycopg.connect(database, autocommit=True) as other:
+        app.execute("SELECT leased.guard('x', %s)", (token,))
+        thread = threading.Thread(target=other.execute, args=(expiry,))
+        thread.start()
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+        until(lambda: db.execute(waits, (other.info.backend_pid,)).fetchone()[0], "the key update to wait")
+        assert db.execute("SELECT token FROM leased.leases").fetchone()[0] == token
+        app.commit()
+        thread.join()
+    assert db.execute("SELECT token FROM leased.leases").fetchone()[0] == token + 1
 
 
 def test_minimum_hold(db):
@@ -156,13 +214,23 @@ def test_a_hostile_search_path_has_no_effect(db):
     db.execute("CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '1970-01-01'::timestamptz $$")
     db.execute("CREATE FUNCTION evil.is_equal(bigint, bigint) RETURNS boolean LANGUAGE sql AS $$ SELECT true $$")
     db.execute("CREATE OPERATOR evil.= (leftarg = bigint, rightarg = bigint, function = evil.is_equal)")
+    db.execute("CREATE FUNCTION pg_temp.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '1970-01-01'::timestamptz $$")
+    db.execute("CREATE FUNCTION pg_temp.octet_length(text) RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$")
+    db.execute("CREATE TYPE pg_temp.interval AS ENUM ('evil')")
     db.execute("SET search_path = evil, pg_temp, pg_catalog")
-    db.execute("CREATE TEMP TABLE leases (name text, token bigint)")
+    for relation in ("leases", "events", "cluster", "pg_database", "pg_class"):
+        db.execute(f"CREATE TEMP TABLE {relation} (name text, token bigint)")
+    db.execute("CREATE TEMP SEQUENCE token_seq")
     token = take(db)
     assert take(db, nonce=2) is None
     refused(LE_NOT_HELD, renew, db, token + 1)
     refused(LE_NOT_HELD, renew, db, token, nonce=2)
+    refused(LE_ARGUMENT, take, db, name="x" * 256)
     renew(db, token)
+    refused(LE_NOT_HELD, db.execute, "SELECT leased.guard('x', %s::bigint)", (token + 1,))
+    db.execute("SELECT leased.guard('x', %s::bigint)", (token,))
+    release(db, token)
+    assert take(db, nonce=2) > token
 
 
 def test_guard_waits_for_the_take_over_that_came_first(database, db):
@@ -209,6 +277,37 @@ def test_guard_behind_an_old_snapshot(database, db, level):
         take(db, nonce=2)
         text = refused("40001", app.execute, "SELECT leased.guard('x', %s)", (token,))
         assert "taken over after this transaction began" in text
+
+
+@pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+def test_guard_past_the_expiry_that_an_old_snapshot_shows(database, db, level):
+    """It may have been renewed behind the snapshot: to be tried again, and only then lost or held for certain."""
+    def try_twice(**renewal):
+        token = take(db, name=str(renewal), ttl="0.3 s")
+        with psycopg.connect(database) as app:
+            app.isolation_level = level
+            app.execute("SELECT 1 FROM leased.leases")
+            if renewal:
+                renew(db, token, name=str(renewal), **renewal)
+            until(lambda: app.execute("SELECT clock_timestamp() > expires_at FROM leased.leases WHERE name = %s", (str(renewal),)).fetchone()[0], "the expiry")
+            assert "renewal" in refused("40001", app.execute, "SELECT leased.guard(%s, %s)", (str(renewal), token))
+            app.rollback()
+            app.execute("SELECT leased.guard(%s, %s)", (str(renewal), token))
+    try_twice(ttl="1 h")
+    assert "expired" in refused(LE_NOT_HELD, try_twice)
+
+
+def test_a_release_behind_an_old_snapshot_lets_nobody_in(database, db):
+    """The guard cannot see that release, but while it holds there is no later grant."""
+    token = take(db)
+    with psycopg.connect(database) as app:
+        app.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        app.execute("SELECT 1 FROM leased.leases")
+        release(db, token)
+        app.execute("SELECT leased.guard('x', %s)", (token,))
+        assert take(db, nonce=2) is None
+        app.commit()
+    assert take(db, nonce=2) > token
 
 
 def test_tokens_rise_through_everything(db):
@@ -287,6 +386,88 @@ def test_tokens_rise_over_a_dump_and_restore(postgres, database, db, own_postgre
         token = take(conn, name="elsewhere")
         assert token > given_after > last and token <= MAX_TOKEN
         assert take(conn, name="once-more") > token
+
+
+def restore(dump, conninfo):
+    subprocess.run([f"{world.pg_bin()}/psql", "-q", "-v", "ON_ERROR_STOP=1", conninfo], input=dump, check=True, capture_output=True)
+
+
+def test_tokens_rise_over_a_restore_into_the_same_cluster(postgres, database, db):
+    """The system identifier stays; what is younger than the dump is lost, and its tokens are not given again."""
+    take(db)
+    dump = subprocess.run([f"{world.pg_bin()}/pg_dump", database], check=True, capture_output=True).stdout
+    given_after = [take(db, name=f"n/{i}") for i in range(5)][-1]
+
+    other = postgres.conninfo(postgres.create_database())
+    restore(dump, other)
+    with psycopg.connect(other, autocommit=True) as conn:
+        first = take(conn, name="y")
+        assert given_after < first < take(conn, name="z")
+        assert take(conn, name="z", nonce=2) is None
+
+    db.execute("DROP SCHEMA leased CASCADE")
+    restore(dump, database)
+    assert take(db, name="y") > given_after
+
+
+def test_tokens_rise_in_a_copy_by_template(postgres, database, db):
+    """The copy's objects keep their OIDs; the database has one of its own."""
+    take(db)
+    name = database.split("dbname=")[1]
+    with postgres.connect() as admin:
+        admin.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", (name,))
+        admin.execute(f"CREATE DATABASE {name}_copy TEMPLATE {name}")
+    with postgres.connect(name) as conn:
+        given_after = [take(conn, name=f"n/{i}") for i in range(5)][-1]
+    with postgres.connect(f"{name}_copy") as conn:
+        assert take(conn, name="y") > given_after
+
+
+def test_an_ordinary_role_owns_the_schema(postgres, database):
+    """No superuser, no right to make roles: the functions work, and leased_app is made by somebody else."""
+    name = database.split("dbname=")[1]
+    with postgres.connect(name) as admin:
+        if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = 'leased_app'").fetchone():
+            admin.execute("CREATE ROLE leased_app")
+        admin.execute(f"CREATE ROLE plain_{name} LOGIN")
+        admin.execute(f"CREATE ROLE user_{name} LOGIN IN ROLE leased_app")
+        admin.execute(f"ALTER DATABASE {name} OWNER TO plain_{name}")
+    apply_schema(postgres.conninfo(name, f"plain_{name}"))
+    with postgres.connect(name, f"user_{name}") as app:
+        token = take(app)
+        renew(app, token)
+        app.execute("SELECT leased.guard('x', %s)", (token,))
+        release(app, token)
+        assert take(app) > token
+
+
+def test_an_ordinary_role_without_leased_app(own_postgres):
+    """A fresh cluster where nobody may make the role: the owner can still use the functions, nobody else can."""
+    with own_postgres.connect() as admin:
+        admin.execute("CREATE ROLE plain LOGIN")
+        admin.execute("CREATE ROLE stranger LOGIN")
+        admin.execute("CREATE DATABASE d OWNER plain")
+    apply_schema(own_postgres.conninfo("d", "plain"))
+    with own_postgres.connect("d", "plain") as owner, own_postgres.connect("d", "stranger") as stranger:
+        assert take(owner)
+        refused("42501", take, stranger)
+
+
+def test_a_hidden_system_identifier_does_not_serialize_acquires(own_postgres):
+    """The row of the epoch is written when something has changed, not by each acquire."""
+    apply_schema(own_postgres.conninfo())
+    with own_postgres.connect() as admin:
+        admin.execute("CREATE ROLE plain LOGIN")
+        admin.execute("CREATE DATABASE d OWNER plain")
+    apply_schema(own_postgres.conninfo("d", "plain"))
+    with own_postgres.connect("d", "plain") as conn:
+        take(conn)
+        with own_postgres.connect("d") as admin:
+            admin.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+        with psycopg.connect(own_postgres.conninfo("d", "plain")) as app:
+            assert take(app, name="a")  # and stays in its transaction
+            conn.execute("SET lock_timeout = '1ms'")
+            assert take(conn, name="b") > take(conn, name="x")
 
 
 def test_an_unreadable_timeline_leaves_the_base(postgres, database, db):
