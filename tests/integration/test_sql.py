@@ -151,10 +151,9 @@ def test_a_guarded_lease_is_renewed_but_not_taken_over(database, db):
 def test_a_key_update_waits_for_a_guarded_transaction(database, db):
     """What a take-over without SKIP LOCKED does, and what the guard is built on."""
     token = take(db)
-    expiry = "UPDATE leased.leases SET token = token + 1 WHERE name = 'x'"
     with psycopg.connect(database) as app, psycopg.connect(database, autocommit=True) as other:
         app.execute("SELECT leased.guard('x', %s)", (token,))
-        thread = threading.Thread(target=other.execute, args=(expiry,))
+        thread = threading.Thread(target=other.execute, args=("UPDATE leased.leases SET token = token + 1 WHERE name = 'x'",))
         thread.start()
         waits = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
         until(lambda: db.execute(waits, (other.info.backend_pid,)).fetchone()[0], "the key update to wait")
@@ -375,21 +374,21 @@ def test_tokens_survive_a_promotion_that_lost_the_last_grants(own_postgres, dire
         standby.wait(world.GIVE_UP)
 
 
+def restore(dump, conninfo):
+    subprocess.run([f"{world.pg_bin()}/psql", "-q", "-v", "ON_ERROR_STOP=1", conninfo], input=dump, check=True, capture_output=True)
+
+
 def test_tokens_rise_over_a_dump_and_restore(postgres, database, db, own_postgres):
     last = [take(db, name=f"n/{i}") for i in range(50)][-1]
     dump = subprocess.run([f"{world.pg_bin()}/pg_dump", database], check=True, capture_output=True).stdout
     given_after = take(db, name="after-the-dump")
     with own_postgres.connect() as conn:
         conn.execute("CREATE ROLE leased_app")
-    subprocess.run([f"{world.pg_bin()}/psql", "-q", "-v", "ON_ERROR_STOP=1", own_postgres.conninfo()], input=dump, check=True, capture_output=True)
+    restore(dump, own_postgres.conninfo())
     with own_postgres.connect() as conn:
         token = take(conn, name="elsewhere")
         assert token > given_after > last and token <= MAX_TOKEN
         assert take(conn, name="once-more") > token
-
-
-def restore(dump, conninfo):
-    subprocess.run([f"{world.pg_bin()}/psql", "-q", "-v", "ON_ERROR_STOP=1", conninfo], input=dump, check=True, capture_output=True)
 
 
 def test_tokens_rise_over_a_restore_into_the_same_cluster(postgres, database, db):
@@ -429,8 +428,7 @@ def test_an_ordinary_role_owns_the_schema(postgres, database):
     with postgres.connect(name) as admin:
         if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = 'leased_app'").fetchone():
             admin.execute("CREATE ROLE leased_app")
-        admin.execute(f"CREATE ROLE plain_{name} LOGIN")
-        admin.execute(f"CREATE ROLE user_{name} LOGIN IN ROLE leased_app")
+        admin.execute(f"CREATE ROLE plain_{name} LOGIN; CREATE ROLE user_{name} LOGIN IN ROLE leased_app")
         admin.execute(f"ALTER DATABASE {name} OWNER TO plain_{name}")
     apply_schema(postgres.conninfo(name, f"plain_{name}"))
     with postgres.connect(name, f"user_{name}") as app:
@@ -444,8 +442,7 @@ def test_an_ordinary_role_owns_the_schema(postgres, database):
 def test_an_ordinary_role_without_leased_app(own_postgres):
     """A fresh cluster where nobody may make the role: the owner can still use the functions, nobody else can."""
     with own_postgres.connect() as admin:
-        admin.execute("CREATE ROLE plain LOGIN")
-        admin.execute("CREATE ROLE stranger LOGIN")
+        admin.execute("CREATE ROLE plain LOGIN; CREATE ROLE stranger LOGIN")
         admin.execute("CREATE DATABASE d OWNER plain")
     apply_schema(own_postgres.conninfo("d", "plain"))
     with own_postgres.connect("d", "plain") as owner, own_postgres.connect("d", "stranger") as stranger:
