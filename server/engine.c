@@ -275,36 +275,48 @@ static void take_acquire(struct engine *e, struct request *req)
 /* A release that the engine itself makes, for a grant that nobody wants any more. */
 struct own_release {
 	struct request req;
+	struct engine *engine;
+	struct request *grant; /* answered when the lease is free again */
 	char texts[];
 };
 
 static void own_release_done(struct request *req)
 {
+	struct own_release *own = req->owner;
+
 	if (req->status < 0)
 		log_event(LOG_WARN, "cancelled_grant_not_released", "status", 's',
 			status_name(req->status), NULL);
+	finish(own->engine, own->grant, LEASED_ECANCELLED);
 	request_fini(req);
-	free(req->owner);
+	free(own);
 }
 
-static void give_back(struct engine *e, const struct request *grant)
+/* Gives a cancelled grant back, then answers it: whoever was told that it is cancelled finds it free. */
+static void give_back(struct engine *e, struct request *grant)
 {
 	const struct claim *c = &grant->claim;
 	struct own_release *own;
 	char *at;
 
 	own = calloc(1, sizeof *own + c->name.len + c->host.len + c->principal.len);
-	if (!own)
-		return; /* it expires by itself */
+	if (!own) {
+		finish(e, grant, LEASED_ECANCELLED); /* it expires by itself */
+		return;
+	}
 	at = own->texts;
+	own->engine = e;
+	own->grant = grant;
 	own->req = (struct request){ .verb = VERB_RELEASE, .claim = *c, .retry = true,
 		.done = own_release_done, .owner = own };
 	own->req.claim.name.data = memcpy(at, c->name.data, c->name.len);
 	own->req.claim.host.data = memcpy(at + c->name.len, c->host.data, c->host.len);
 	own->req.claim.principal.data =
 		memcpy(at + c->name.len + c->host.len, c->principal.data, c->principal.len);
-	if (engine_submit(e, &own->req) < 0)
+	if (engine_submit(e, &own->req) < 0) {
 		free(own);
+		finish(e, grant, LEASED_ECANCELLED);
+	}
 }
 
 /* Those behind a grant: the same holder asked twice, those that do not wait, and those that do. */
@@ -333,12 +345,10 @@ static void granted(struct engine *e, struct request *req)
 		tell_the_others(e, queue, req);
 		park(e, queue, again ? 0 : req->expires_in_ms);
 	}
-	if (req->cancelled) {
+	if (req->cancelled)
 		give_back(e, req);
-		finish(e, req, LEASED_ECANCELLED);
-	} else {
+	else
 		finish(e, req, LEASED_OK);
-	}
 }
 
 static void held(struct engine *e, struct request *req)

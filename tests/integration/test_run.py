@@ -343,17 +343,18 @@ def test_a_pager_behind_a_pipe_keeps_the_terminal(daemon, here):
 
 
 def test_stopped_and_continued_without_a_terminal(daemon, here):
-    """kill -TSTP and -CONT of a shell that controls jobs: job and leasectl stop, and go on."""
+    """kill -TSTP and -CONT by somebody who controls jobs, as we do here: job and leasectl stop, and go on."""
     (here / "job").write_text(JOB.format(here / "pid") + f"while [ ! -e {here}/go ]; do sleep 0.02; done; exit 4")
-    script = f"{world.LEASECTL} -s {daemon.address} run x -- bash {here}/job & echo $! >{here}/ctl; wait -f $!"
-    shell = world.start(["bash", "-mc", script], stderr=subprocess.DEVNULL)
-    run, job = pid_from(here / "ctl"), pid_from(here / "pid")
-    os.kill(run, signal.SIGTSTP)
-    until(lambda: state(job) == "T" and state(run) == "T", "both to stop")
-    os.kill(run, signal.SIGCONT)
-    until(lambda: state(job) != "T" and state(run) != "T", "both to go on")
+    # A process group of its own, with its parent in another one of the session: so the kernel lets it stop.
+    run = ctl_start(daemon, "run", "x", "--", "bash", str(here / "job"), process_group=0)
+    job = pid_from(here / "pid")
+    run.send_signal(signal.SIGTSTP)
+    until(lambda: state(job) == "T" and state(run.pid) == "T", "both to stop")
+    run.send_signal(signal.SIGCONT)
+    until(lambda: state(job) != "T" and state(run.pid) != "T", "both to go on")
     (here / "go").touch()
-    assert shell.wait(world.GIVE_UP) == 4
+    run.communicate(timeout=world.GIVE_UP)
+    assert run.returncode == 4
 
 
 def test_where_no_shell_can_continue_it_nothing_stops(daemon, here):
