@@ -26,9 +26,11 @@ ACQUIRE = r"""INSERT INTO leased.leases AS l (name, token, holder_host, holder_p
  principal = excluded.principal, acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
  expires_at = excluded.expires_at, released_at = NULL WHERE l.expires_at <= now() RETURNING token \gset
 """
-# Without the history row that leased writes as well: the peer has less to do.
-RELEASE = """UPDATE leased.leases SET released_at = now(), expires_at = now() WHERE name = 'peer/' || :client_id AND token = :token
- AND holder_nonce = 42 AND released_at IS NULL AND expires_at > now();
+# With the row of the history: the same work as leased does.
+RELEASE = """WITH l AS (UPDATE leased.leases SET released_at = now(), expires_at = now() WHERE name = 'peer/' || :client_id
+ AND token = :token AND holder_nonce = 42 AND released_at IS NULL AND expires_at > now() RETURNING *)
+ INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal, acquired_at, ended_at)
+ SELECT name, token, 'released', holder_host, holder_pid, holder_nonce, principal, acquired_at, now() FROM l;
 """
 RENEW = """UPDATE leased.leases SET renewed_at = now(), expires_at = now() + interval '90 s' WHERE name = 'hold/' || :client_id
  AND token = :client_id + 1 AND holder_nonce = 42 AND released_at IS NULL AND expires_at > now() RETURNING expires_at;
