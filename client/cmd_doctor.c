@@ -105,6 +105,11 @@ static void check_settings(struct doctor *d, const Leased__Health *h)
 		find(d, OK, "pool", "a transaction pool (PgBouncer) stands between: statements are sent unprepared");
 	else
 		find(d, OK, "pool", "direct connections");
+	if (!*h->notifications_problem)
+		find(d, OK, "notifications", "arrive: a release on another daemon is handed over at once");
+	else
+		find(d, WARN, "notifications", "do not arrive, so that waiters poll for releases on other daemons: %s",
+			h->notifications_problem);
 	if (h->timeline > 0)
 		find(d, OK, "timeline", "%" PRIu32 ", token epoch %" PRIu32, h->timeline, h->epoch);
 	else

@@ -63,3 +63,31 @@ CREATE TABLE leased.cluster (
     last_epoch        integer NOT NULL DEFAULT 0
 );
 INSERT INTO leased.cluster DEFAULT VALUES;
+
+-- Who waits for which lease, first come first served over all daemons: place tells the order. A row is
+-- its daemon's, which deletes it with the grant or when the waiter leaves; a waiter that comes back to
+-- another daemon with the same holder keeps its place.
+CREATE SEQUENCE leased.place_seq AS bigint CACHE 1;
+CREATE TABLE leased.waiters (
+    name         text COLLATE "C" NOT NULL,
+    place        bigint NOT NULL,
+    daemon       bigint NOT NULL,
+    holder_host  text NOT NULL,
+    holder_pid   integer NOT NULL,
+    holder_nonce bigint NOT NULL,
+    principal    text NOT NULL,
+    PRIMARY KEY (name, place),
+    UNIQUE (name, holder_nonce, holder_pid, holder_host, principal)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Daemons on which somebody waits. One that was not seen for the grace is dead, and so are its waiters.
+CREATE TABLE leased.daemons (
+    id      bigint PRIMARY KEY,
+    seen_at timestamptz NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+
+CREATE VIEW leased.queue AS
+SELECT w.name, w.place, w.daemon
+  FROM leased.waiters w
+  JOIN leased.daemons d ON d.id = w.daemon
+ WHERE d.seen_at > now() - interval '5 seconds';

@@ -146,6 +146,26 @@ BEGIN
 END
 $$;
 
+-- Tells each of these daemons that the first in line for a name waits there: `w`, the daemon, the name,
+-- between tabs. One notification for all, or as many as its limit of 8,000 bytes asks for.
+CREATE FUNCTION leased.notify_next(names text[], daemons bigint[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lines text := '';
+    line  text;
+BEGIN
+    FOR i IN 1..cardinality(names) LOOP
+        line := format(E'w\t%s\t%s\n', daemons[i], names[i]);
+        IF octet_length(lines) + octet_length(line) > 7900 THEN
+            PERFORM pg_notify('leased', lines);
+            lines := '';
+        END IF;
+        lines := lines || line;
+    END LOOP;
+    PERFORM pg_notify('leased', lines);
+END
+$$;
+
 -- Takes the lease, or returns no row when someone else holds it (or a guarded transaction still uses
 -- an expired one). nonce: 64 random bits, drawn by the caller for each acquisition; the same holder
 -- again gets the same grant. Never waits for a row lock of a guarded transaction.
@@ -182,7 +202,10 @@ BEGIN
             END IF;
             RETURN;
         END IF;
-        IF FOUND THEN
+        IF EXISTS (SELECT FROM leased.queue q WHERE q.name = try_acquire.name) THEN
+            RETURN; -- somebody waits for it
+        END IF;
+        IF l.name IS NOT NULL THEN
             SELECT * INTO l FROM leased.leases x
              WHERE x.name = try_acquire.name AND x.expires_at <= clock_timestamp()
                FOR UPDATE SKIP LOCKED;
@@ -268,6 +291,9 @@ BEGIN
         principal, acquired_at, ended_at, exit_status)
     VALUES (l.name, l.token, 'released', l.holder_host, l.holder_pid, l.holder_nonce,
         l.principal, l.acquired_at, t, release.exit_status);
+    PERFORM leased.notify_next(ARRAY[q.name], ARRAY[q.daemon])
+       FROM (SELECT q.name, q.daemon FROM leased.queue q
+              WHERE q.name = release.name ORDER BY q.place LIMIT 1) q;
 END
 $$;
 

@@ -1,17 +1,20 @@
 -- One batch of acquires: sorted by name, a row a name. Returns the grants only; whoever is not among
 -- them is looked up by look.sql. Rows of guarded transactions (FOR KEY SHARE) are skipped, not waited
--- for. A row that free locks is taken over for certain: it is locked and has expired.
+-- for. A row that free locks is taken over for certain: it is locked and has expired. place: where the
+-- request stands in the queue of its name, 0 for nowhere; whoever stands before it comes first.
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[], $5::text[], $6::int8[],
-                         $7::int8[], $8::text[])
-        AS r(name, host, pid, nonce, principal, ttl_ms, min_hold_ms, value)
+                         $7::int8[], $8::text[], $9::int8[])
+        AS r(name, host, pid, nonce, principal, ttl_ms, min_hold_ms, value, place)
+     WHERE NOT EXISTS (SELECT FROM leased.queue q
+                        WHERE q.name = r.name AND (r.place = 0 OR q.place < r.place))
 ), free AS MATERIALIZED (
     SELECT l.* FROM leased.leases l
-     WHERE l.name = ANY ($1::text[]) AND l.expires_at <= now()
+     WHERE l.name = ANY (ARRAY(SELECT name FROM req)) AND l.expires_at <= now()
      ORDER BY l.name FOR UPDATE SKIP LOCKED
 ), epoch AS MATERIALIZED (
-    -- $9: nobody can have put another cluster behind this connection, so that this short form of leased.epoch_base() will do unless something has changed.
-    SELECT CASE WHEN $9::bool AND c.last_epoch = c.epoch_base - 1 + leased.timeline()
+    -- $10: nobody can have put another cluster behind this connection, so that this short form of leased.epoch_base() will do unless something has changed.
+    SELECT CASE WHEN $10::bool AND c.last_epoch = c.epoch_base - 1 + leased.timeline()
                 THEN c.last_epoch::int8 << 41
                 ELSE leased.epoch_base() END AS base
       FROM leased.cluster c
@@ -21,21 +24,28 @@ WITH req AS MATERIALIZED (
     SELECT name, token, 'expired', holder_host, holder_pid, holder_nonce, principal, acquired_at,
         expires_at
       FROM free WHERE released_at IS NULL
+), won AS (
+    INSERT INTO leased.leases AS l (name, token, holder_host, holder_pid, holder_nonce, principal,
+        acquired_at, renewed_at, expires_at, ttl_ms, min_hold_ms, value)
+    SELECT r.name, (SELECT base FROM epoch) + nextval('leased.token_seq'), r.host, r.pid, r.nonce,
+        r.principal, now(), now(), now() + r.ttl_ms * interval '1 millisecond', r.ttl_ms,
+        r.min_hold_ms, r.value
+      FROM req r
+     WHERE r.name IN (SELECT name FROM free)
+        OR NOT EXISTS (SELECT FROM leased.leases x WHERE x.name = r.name)
+    ON CONFLICT (name) DO UPDATE SET
+        token = greatest((SELECT base FROM epoch) + nextval('leased.token_seq'), l.token + 1),
+        holder_host = excluded.holder_host, holder_pid = excluded.holder_pid,
+        holder_nonce = excluded.holder_nonce, principal = excluded.principal,
+        acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
+        expires_at = excluded.expires_at, released_at = NULL, ttl_ms = excluded.ttl_ms,
+        min_hold_ms = excluded.min_hold_ms, value = excluded.value
+    WHERE l.expires_at <= now()
+    RETURNING l.name, l.token, l.expires_at
+), left_queue AS (
+    DELETE FROM leased.waiters w
+     USING unnest($1::text[], $9::int8[]) AS r(name, place)
+     WHERE r.place > 0 AND w.name = r.name AND w.place = r.place
+       AND w.name = ANY (ARRAY(SELECT name FROM won))
 )
-INSERT INTO leased.leases AS l (name, token, holder_host, holder_pid, holder_nonce, principal,
-    acquired_at, renewed_at, expires_at, ttl_ms, min_hold_ms, value)
-SELECT r.name, (SELECT base FROM epoch) + nextval('leased.token_seq'), r.host, r.pid, r.nonce,
-    r.principal, now(), now(), now() + r.ttl_ms * interval '1 millisecond', r.ttl_ms,
-    r.min_hold_ms, r.value
-  FROM req r
- WHERE r.name IN (SELECT name FROM free)
-    OR NOT EXISTS (SELECT FROM leased.leases x WHERE x.name = r.name)
-ON CONFLICT (name) DO UPDATE SET
-    token = greatest((SELECT base FROM epoch) + nextval('leased.token_seq'), l.token + 1),
-    holder_host = excluded.holder_host, holder_pid = excluded.holder_pid,
-    holder_nonce = excluded.holder_nonce, principal = excluded.principal,
-    acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
-    expires_at = excluded.expires_at, released_at = NULL, ttl_ms = excluded.ttl_ms,
-    min_hold_ms = excluded.min_hold_ms, value = excluded.value
-WHERE l.expires_at <= now()
-RETURNING l.name, l.token, l.expires_at, clock_timestamp()
+SELECT name, token, expires_at, clock_timestamp() FROM won

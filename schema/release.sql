@@ -1,5 +1,7 @@
--- One batch of releases: sorted by name, a row a name. Returns those released, by position (from 1).
--- The row keeps its holder, so that a repeated release can be told from a wrong one.
+-- One batch of releases: sorted by name, a row a name. Returns those released, by position (from 1),
+-- and of repeated ones ($8) those that were released before, whoever has the lease by now.
+-- The row keeps its holder, so that a repeated release can be told from a wrong one. Other daemons than
+-- $9 hear of it when the first in line waits there.
 WITH released AS (
     UPDATE leased.leases l
        SET released_at = now(),
@@ -22,4 +24,17 @@ WITH released AS (
         now(), exit_status
       FROM released
 )
-SELECT i FROM released
+SELECT i, (SELECT leased.notify_next(array_agg(r.name), array_agg(q.daemon))
+             FROM released r
+            CROSS JOIN LATERAL (SELECT q.daemon FROM leased.queue q
+                                 WHERE q.name = r.name ORDER BY q.place LIMIT 1) q
+            WHERE q.daemon <> $9::int8
+           HAVING count(*) > 0)::text
+  FROM released
+UNION ALL
+SELECT r.i, NULL
+  FROM unnest($1::text[], $2::int8[], $3::text[], $4::int4[], $5::int8[], $6::text[], $8::bool[])
+       WITH ORDINALITY AS r(name, token, host, pid, nonce, principal, retry, i)
+  JOIN leased.events e ON e.name = r.name AND e.token = r.token
+ WHERE r.retry AND e.ended = 'released' AND e.holder_nonce = r.nonce AND e.holder_pid = r.pid
+   AND e.holder_host = r.host AND e.principal = r.principal

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Type oids of PostgreSQL (src/include/catalog/pg_type.dat); they never change. */
-enum { OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
+enum { OID_BOOL = 16, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
 
 /* Microseconds from 1970 to 2000, where PostgreSQL's timestamps begin. */
 #define PG_EPOCH_US INT64_C(946684800000000)
@@ -22,17 +22,22 @@ enum column {
 	COL_MIN_HOLD_MS,
 	COL_VALUE,
 	COL_EXIT_STATUS,
+	COL_PLACE,
+	COL_RETRY,
 };
 
 /* The arrays of each statement, in the order of its parameters. */
 static const enum column columns[VERB_COUNT][BATCH_PARAMS_MAX + 1] = {
 	[VERB_ACQUIRE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_TTL_MS,
-		COL_MIN_HOLD_MS, COL_VALUE, COL_END },
+		COL_MIN_HOLD_MS, COL_VALUE, COL_PLACE, COL_END },
 	[VERB_RENEW] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
 		COL_TTL_MS, COL_END },
 	[VERB_RELEASE] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
-		COL_EXIT_STATUS, COL_END },
+		COL_EXIT_STATUS, COL_RETRY, COL_END },
 	[VERB_LOOK] = { COL_NAME, COL_END },
+	[VERB_QUEUE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_END },
+	[VERB_LEAVE] = { COL_NAME, COL_PLACE, COL_END },
+	[VERB_BEAT] = { COL_END },
 };
 
 static uint32_t column_oid(enum column column)
@@ -42,6 +47,7 @@ static uint32_t column_oid(enum column column)
 	case COL_HOST:
 	case COL_PRINCIPAL:
 	case COL_VALUE: return OID_TEXT;
+	case COL_RETRY: return OID_BOOL;
 	case COL_PID:
 	case COL_EXIT_STATUS: return OID_INT4;
 	default: return OID_INT8;
@@ -67,7 +73,7 @@ size_t batch_sort(struct batch *batch)
 {
 	size_t kept = 0;
 
-	if (batch->verb == VERB_LOOK || batch->verb == VERB_LIST)
+	if (batch->verb >= VERB_LOOK)
 		return batch->n;
 	qsort(batch->reqs, batch->n, sizeof(struct request *), compare_entries);
 	for (size_t i = 0; i < batch->n; i++) {
@@ -152,6 +158,14 @@ static void put_i32_element(struct params *p, int32_t value)
 	put_i32(p, value);
 }
 
+static void put_bool_element(struct params *p, bool value)
+{
+	uint8_t wire = value;
+
+	put_i32(p, 1);
+	put_bytes(p, &wire, sizeof wire);
+}
+
 static void put_element(struct params *p, enum column column, const struct request *req)
 {
 	const struct claim *c = &req->claim;
@@ -164,6 +178,8 @@ static void put_element(struct params *p, enum column column, const struct reque
 	case COL_PID: put_i32_element(p, c->pid); break;
 	case COL_NONCE: put_i64_element(p, (int64_t)c->nonce); break;
 	case COL_MIN_HOLD_MS: put_i64_element(p, req->min_hold_ms); break;
+	case COL_PLACE: put_i64_element(p, req->place); break;
+	case COL_RETRY: put_bool_element(p, req->retry || req->uncertain); break;
 	case COL_TTL_MS:
 		if (req->ttl_ms > 0)
 			put_i64_element(p, req->ttl_ms);
@@ -250,8 +266,17 @@ int batch_encode(const struct batch *batch, struct params *params)
 	else
 		for (const enum column *c = columns[batch->verb]; *c != COL_END; c++)
 			put_array(params, *c, batch);
-	if (batch->verb == VERB_ACQUIRE)
-		put_flag(params, batch->short_epoch);
+	switch (batch->verb) {
+	case VERB_ACQUIRE: put_flag(params, batch->short_epoch); break;
+	case VERB_RELEASE:
+	case VERB_QUEUE:
+	case VERB_LEAVE:
+	case VERB_BEAT:
+		begin_param(params);
+		put_i64(params, batch->daemon);
+		break;
+	default: break;
+	}
 	return params_finish(params);
 }
 
@@ -373,7 +398,7 @@ static struct lease_view *read_view(const PGresult *result, int row)
 	int64_t token, nonce, acquired, expires, now;
 	char *at;
 
-	if (PQnfields(result) != 13 || !get_i64(result, row, 2, &token) ||
+	if (PQnfields(result) != 14 || !get_i64(result, row, 13, &v.waiters) || !get_i64(result, row, 2, &token) ||
 		!get_i32(result, row, 4, &v.claim.pid) || !get_i64(result, row, 5, &nonce) ||
 		!get_i64(result, row, 7, &acquired) || !get_i64(result, row, 8, &expires) ||
 		!get_bool(result, row, 9, &v.released) || !get_i64(result, row, 10, &v.ttl_ms) ||
@@ -413,6 +438,24 @@ static int decode_look(struct batch *batch, const PGresult *result, int row)
 	return req->view ? 0 : LEASED_ENOMEM;
 }
 
+/* Each request has a row, in order. */
+static int decode_place(struct batch *batch, const PGresult *result, int row)
+{
+	struct request *req = (size_t)row < batch->n ? batch->reqs[row] : NULL;
+	int64_t nonce;
+
+	if (!req || !get_i64(result, row, 0, &req->place_drawn) || !get_i64(result, row, 1, &nonce) ||
+		(uint64_t)nonce != req->claim.nonce || !get_bool(result, row, 2, &req->place_sure))
+		return LEASED_EINTERNAL;
+	req->found = true;
+	return 0;
+}
+
+static int decode_beat(struct request *req, const PGresult *result, int row)
+{
+	return get_bool(result, row, 0, &req->found) ? 0 : LEASED_EINTERNAL;
+}
+
 static int decode_list(struct request *req, const PGresult *result)
 {
 	uint32_t n = (uint32_t)PQntuples(result);
@@ -446,6 +489,9 @@ int batch_decode(struct batch *batch, const PGresult *result)
 		case VERB_RENEW: rc = decode_renewal(batch, result, row); break;
 		case VERB_RELEASE: rc = decode_release(batch, result, row); break;
 		case VERB_LOOK: rc = decode_look(batch, result, row); break;
+		case VERB_QUEUE: rc = decode_place(batch, result, row); break;
+		case VERB_BEAT: rc = decode_beat(batch->reqs[0], result, row); break;
+		case VERB_LEAVE: break;
 		case VERB_LIST: break;
 		}
 	}

@@ -9,7 +9,7 @@
 
 #include "request.h"
 
-#define BATCH_PARAMS_MAX 9
+#define BATCH_PARAMS_MAX 10
 #define BATCH_ROWS_MAX   10000
 
 /* The parameters of one statement, in PostgreSQL's binary form. The buffer is kept for the next one. */
@@ -28,7 +28,8 @@ struct batch {
 	enum verb verb;
 	struct request **reqs;
 	size_t n;
-	bool short_epoch; /* ACQUIRE: see $9 of acquire.sql */
+	bool short_epoch; /* ACQUIRE: see $10 of acquire.sql */
+	int64_t daemon;   /* who asks, in the tables of waiters and daemons */
 };
 
 /* Byte order of names (COLLATE "C"). */
@@ -36,7 +37,7 @@ int batch_compare_names(const struct request *a, const struct request *b);
 
 /*
  * Sorts by name. All but the first of several requests for one name are moved to the end; returns how
- * many requests stay in the batch. Looks and lists keep all.
+ * many requests stay in the batch. Statements that take no row a name keep all, in their order.
  */
 size_t batch_sort(struct batch *batch);
 

@@ -20,6 +20,8 @@ static const struct option_row rows[] = {
 #define FIELD(name) offsetof(struct config, name)
 	{ "database", TYPE_CONNINFO, FIELD(database), "", 0, 0,
 		"libpq conninfo or URI; passwords belong in .pgpass or a service file" },
+	{ "notify_database", TYPE_CONNINFO, FIELD(notify_database), "", 0, 0,
+		"a direct connection for LISTEN where database goes through a pool" },
 	{ "listen", TYPE_LISTEN, 0, DEFAULT_LISTEN, 0, 0,
 		"unix:/path, tcp:127.0.0.1:7420 or tcp:[::1]:7420; repeat it for more" },
 	{ "socket_mode", TYPE_OCTAL, FIELD(socket_mode), "0660", 0, 0777,
@@ -249,13 +251,13 @@ static int require_private(const struct config *c, FILE *in, struct leased_error
 {
 	struct stat st;
 
-	if (!config_holds_secret(c->database))
+	if (!config_holds_secret(c->database) && !config_holds_secret(c->notify_database))
 		return 0;
 	if (fstat(fileno(in), &st) < 0)
 		return fail(err, LEASED_ECONFIG, "fstat: %s", strerror(errno));
 	if (st.st_mode & 077)
 		return fail(err, LEASED_ECONFIG,
-			"database holds a password and others may read this file: chmod 600 it, or use .pgpass or a service file");
+			"a conninfo holds a password and others may read this file: chmod 600 it, or use .pgpass or a service file");
 	return 0;
 }
 
@@ -340,9 +342,10 @@ int config_load(struct config *ret_config, int argc, char *const argv[], struct 
 void config_fini(struct config *config)
 {
 	free(config->database);
+	free(config->notify_database);
 	free(config->data_dir);
 	free(config->file);
-	config->database = config->data_dir = config->file = NULL;
+	config->database = config->notify_database = config->data_dir = config->file = NULL;
 }
 
 void config_help(FILE *out)

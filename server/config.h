@@ -35,6 +35,7 @@ struct config {
 	char *file;             /* --config, NULL: none was given or found */
 
 	char *database;         /* libpq conninfo or URI; "" leaves all to libpq's environment */
+	char *notify_database;  /* the same for LISTEN, "": database */
 	struct address listen[CONFIG_LISTEN_MAX];
 	size_t n_listen;
 	int64_t socket_mode;    /* of Unix sockets, octal in the file */

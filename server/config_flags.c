@@ -28,12 +28,13 @@ static int flag_value(struct flag_reader *f, const char *name, const char *attac
 }
 
 /* argv can be read by everybody on the host. */
-static int refuse_password(const char *conninfo, struct leased_error *err)
+static int refuse_password(const char *name, const char *conninfo, struct leased_error *err)
 {
 	if (!config_holds_secret(conninfo))
 		return 0;
 	return fail(err, LEASED_EUSAGE,
-		"--database: a password on the command line can be seen by everybody: put it into .pgpass, a service file or a private leased.conf");
+		"--%s: a password on the command line can be seen by everybody: put it into .pgpass, a service file or a private leased.conf",
+		name);
 }
 
 static int take_flag(struct config *c, const char *name, struct flag_reader *f, const char *attached,
@@ -52,8 +53,8 @@ static int take_flag(struct config *c, const char *name, struct flag_reader *f, 
 	if (!row || strchr(name, '_'))
 		return fail(err, LEASED_EUSAGE, "unknown option --%s: see leased --help", name);
 	rc = flag_value(f, name, attached, &value, err);
-	if (rc == 0 && strcmp(key, "database") == 0)
-		rc = refuse_password(value, err);
+	if (rc == 0 && row->type == TYPE_CONNINFO)
+		rc = refuse_password(name, value, err);
 	if (rc < 0)
 		return rc;
 	if (row->type == TYPE_LISTEN && !*cleared_listen) {

@@ -41,9 +41,17 @@ void engine_abandon(struct engine *e, struct request *req);
 /* Sends what has gathered; called once a loop turn. */
 void engine_flush(struct engine *e);
 
-/* How many wait for a name on this daemon, and in all. */
-uint32_t engine_waiters(struct engine *e, struct text name);
-size_t engine_all_waiters(const struct engine *e);
+/* It is the turn of a waiter of this daemon (store_daemon), the database says; others are ignored. */
+void engine_notified(struct engine *e, int64_t daemon, struct text name);
+
+/* Whether such words arrive: until then, waiters look for themselves every poll_interval. */
+void engine_set_listening(struct engine *e, bool listening);
+
+/* How many have been taken up and not been answered, waiters aside. */
+size_t engine_unanswered(const struct engine *e);
+
+/* How many wait on this daemon. */
+size_t engine_waiters(const struct engine *e);
 
 struct store *engine_store(struct engine *e);
 

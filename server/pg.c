@@ -446,6 +446,16 @@ void pg_flush(struct pg *pg)
 	}
 }
 
+static void take_notifications(struct pg *pg)
+{
+	PGnotify *notify;
+
+	while (pg->state == PG_UP && pg->events->on_notify && (notify = PQnotifies(pg->conn))) {
+		pg->events->on_notify(pg->owner, notify);
+		PQfreemem(notify);
+	}
+}
+
 static void read_results(struct pg *pg)
 {
 	PGconn *conn = pg->conn;
@@ -464,6 +474,7 @@ static void read_results(struct pg *pg)
 		pg->in_query = result && PQresultStatus(result) != PGRES_PIPELINE_SYNC;
 		pg->events->on_result(pg->owner, result);
 	}
+	take_notifications(pg);
 	if (pg->conn != conn || pg->state != PG_UP)
 		return;
 	if (PQstatus(conn) == CONNECTION_BAD) {

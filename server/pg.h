@@ -23,6 +23,8 @@ struct pg_events {
 	void (*on_up)(void *owner);
 	/* A result, in order, the owner's to PQclear; NULL ends each query (libpq's PQgetResult). */
 	void (*on_result)(void *owner, PGresult *result);
+	/* A notification (LISTEN); may be NULL. */
+	void (*on_notify)(void *owner, const PGnotify *notify);
 	/* The connection is gone; whatever was in flight has an unknown outcome. */
 	void (*on_down)(void *owner, const struct leased_error *why);
 	/* An attempt on every host has failed; the next one starts by itself. */

@@ -83,14 +83,15 @@ void reply_health(struct session *s, uint64_t id)
 	h.database_clock_us = h.daemon_clock_us + info.clock_offset_us;
 	h.timeline = (uint32_t)info.timeline;
 	h.epoch = info.epoch;
-	h.connections = (uint32_t)s->all->config->writers;
+	h.connections = (uint32_t)s->all->config->writers + 1; /* the listener */
 	h.sessions = (uint32_t)s->all->n;
-	h.waiters = (uint32_t)engine_all_waiters(s->all->engine);
-	h.queued = (uint32_t)store_queued(store);
+	h.waiters = (uint32_t)engine_waiters(s->all->engine);
+	h.queued = (uint32_t)engine_unanswered(s->all->engine);
 	h.principal.data = (uint8_t *)s->principal.name;
 	h.principal.len = s->principal.len;
 	h.app_role_present = info.has_app_role;
 	h.transaction_isolation = info.isolation;
+	h.notifications_problem = (char *)(uintptr_t)s->all->notices_problem;
 	message.id = id;
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_HEALTH;
 	message.health = &h;
@@ -103,7 +104,7 @@ static ProtobufCBinaryData as_bytes(struct text text)
 }
 
 /* A row as the protocol shows it; holder is memory for the inner message. */
-static void fill_lease(Leased__Lease *ret_lease, Leased__Holder *holder, struct session *s,
+static void fill_lease(Leased__Lease *ret_lease, Leased__Holder *holder,
 	const struct lease_view *v)
 {
 	bool taken = v->expires_in_ms > 0;
@@ -114,7 +115,7 @@ static void fill_lease(Leased__Lease *ret_lease, Leased__Holder *holder, struct 
 	ret_lease->ttl_ms = (uint64_t)v->ttl_ms;
 	ret_lease->acquired_at_us = v->acquired_at_us;
 	ret_lease->expires_at_us = v->expires_at_us;
-	ret_lease->waiters = engine_waiters(s->all->engine, v->claim.name);
+	ret_lease->waiters = (uint32_t)v->waiters;
 	if (!taken)
 		return;
 	ret_lease->expires_in_ms = (uint64_t)v->expires_in_ms;
@@ -139,7 +140,7 @@ static void reply_refused(struct call *call, const struct request *req)
 
 	request_explain(req, &why);
 	if (req->view)
-		fill_lease(&lease, &holder, call->session, req->view);
+		fill_lease(&lease, &holder, req->view);
 	reply_failure(call->session, call->id, &why, req->view ? &lease : NULL);
 }
 
@@ -171,7 +172,7 @@ static void reply_get(struct call *call, Leased__ServerMessage *message)
 	Leased__Holder holder;
 
 	if (req->view)
-		fill_lease(&lease, &holder, call->session, req->view);
+		fill_lease(&lease, &holder, req->view);
 	else
 		lease.name = as_bytes(req->claim.name);
 	message->body_case = LEASED__SERVER_MESSAGE__BODY_LEASE;
@@ -245,7 +246,7 @@ static void reply_list(struct call *call, Leased__ServerMessage *message)
 	listing.leases = places;
 	listing.more = req->more;
 	for (uint32_t i = 0; i < req->n_listed; i++) {
-		fill_lease(&leases[i], &holders[i], call->session, req->listing[i]);
+		fill_lease(&leases[i], &holders[i], req->listing[i]);
 		places[i] = &leases[i];
 		listing.n_leases = i + 1;
 		if (message_packed_size(&message->base) > FRAME_BODY_MAX) {

@@ -13,8 +13,18 @@
 #include "leased_status.h"
 #include "list.h"
 
-enum verb { VERB_RELEASE, VERB_RENEW, VERB_ACQUIRE, VERB_LOOK, VERB_LIST };
-#define VERB_COUNT 5
+/* In the order in which a batch does them. */
+enum verb {
+	VERB_RELEASE,
+	VERB_RENEW,
+	VERB_ACQUIRE,
+	VERB_LOOK,
+	VERB_QUEUE, /* from here on the engine's own: stand in line */
+	VERB_LEAVE, /* leave the line */
+	VERB_BEAT,  /* this daemon is alive */
+	VERB_LIST,
+};
+#define VERB_COUNT 8
 
 /* Bytes owned by somebody else, not ended by NUL. */
 struct text {
@@ -40,6 +50,7 @@ struct lease_view {
 	int64_t expires_in_ms; /* negative: so long ago */
 	int64_t held_for_ms;
 	int64_t acquired_at_us, expires_at_us; /* since 1970, the database's clock */
+	int64_t waiters;       /* on all daemons */
 };
 
 struct request;
@@ -77,13 +88,18 @@ struct request {
 	struct name_queue *queue;
 	int64_t deadline_ms;     /* answer by then */
 	int64_t wait_until_ms;
-	enum { REQ_NEW, REQ_STORE, REQ_PARKED, REQ_PAUSED } where;
+	enum { REQ_NEW, REQ_STORE, REQ_PARKED, REQ_PAUSED, REQ_DONE } where;
 	uint16_t tries;
+	int64_t place;    /* ACQUIRE: in the queue over all daemons, 0: none. LEAVE: see leave.sql */
+	bool asked;       /* since it has this place */
 	bool looking;     /* the store reads the row for it, whatever its verb */
+	bool queueing;    /* the store puts it in the queue */
 	bool cancelled;   /* nobody wants the grant any more */
 
 	/* The store's. */
 	bool found;       /* the statement named this request */
+	int64_t place_drawn; /* QUEUE */
+	bool place_sure;     /* QUEUE: from now on no release can miss it, see queue.sql */
 	bool solo;        /* its last batch failed: ask in one of its own */
 	bool uncertain;   /* a batch with it was lost with its connection */
 };

@@ -13,6 +13,7 @@
 #include "engine.h"
 #include "listener.h"
 #include "log.h"
+#include "notices.h"
 #include "notify_ready.h"
 #include "session.h"
 #include "status.h"
@@ -28,6 +29,7 @@ struct server {
 	char *const *argv;
 	struct devpg devpg;
 	struct engine *engine;
+	struct notices notices;
 	struct sessions sessions;
 	struct listener listeners[CONFIG_LISTEN_MAX];
 	uv_signal_t signals[SIGNAL_COUNT];
@@ -74,6 +76,7 @@ static void take_over_config(struct server *srv, struct config *fresh)
 
 	*old = *fresh;
 	old->database = was.database;
+	old->notify_database = was.notify_database;
 	old->data_dir = was.data_dir;
 	old->file = was.file;
 	memcpy(old->listen, was.listen, sizeof old->listen);
@@ -115,6 +118,28 @@ static void on_connection(void *owner, uv_stream_t *stream)
 
 	session_accept(&srv->sessions, stream);
 }
+
+static void on_turn(void *owner, int64_t daemon, struct text name)
+{
+	struct server *srv = owner;
+
+	engine_notified(srv->engine, daemon, name);
+}
+
+static void on_listening(void *owner, bool listening)
+{
+	struct server *srv = owner;
+
+	engine_set_listening(srv->engine, listening);
+}
+
+static void on_notices_closed(void *owner);
+
+static const struct notices_events notices_events = {
+	.on_turn = on_turn,
+	.on_state = on_listening,
+	.on_closed = on_notices_closed,
+};
 
 static void watch_signal(struct server *srv, int index, int signo)
 {
@@ -228,12 +253,22 @@ static void close_rest(void *data)
 	close_handle((uv_handle_t *)&srv->drain, NULL);
 }
 
+static void on_notices_closed(void *owner)
+{
+	struct server *srv = owner;
+
+	engine_close(srv->engine, close_rest, srv);
+}
+
 static void on_sessions_gone(void *data)
 {
 	struct server *srv = data;
 
 	srv->sessions.on_empty = NULL;
-	engine_close(srv->engine, close_rest, srv);
+	if (srv->notices.open)
+		notices_close(&srv->notices);
+	else
+		on_notices_closed(srv);
 }
 
 static void leave(struct server *srv)
@@ -249,7 +284,7 @@ static void on_drain(uv_timer_t *timer)
 {
 	struct server *srv = timer->data;
 
-	if (store_queued(engine_store(srv->engine)) == 0 || clock_ms() >= srv->drain_until_ms)
+	if (engine_unanswered(srv->engine) == 0 || clock_ms() >= srv->drain_until_ms)
 		leave(srv);
 }
 
@@ -291,7 +326,11 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 		goto run_dry;
 	}
 	sessions_init(&srv.sessions, config, srv.engine);
-	rc = start_listeners(&srv, err);
+	srv.sessions.notices_problem = srv.notices.why;
+	rc = notices_start(&srv.notices, &srv.loop, config, store_daemon(engine_store(srv.engine)),
+		&notices_events, &srv, err);
+	if (rc == 0)
+		rc = start_listeners(&srv, err);
 	if (rc == 0)
 		log_ready(&srv);
 	else

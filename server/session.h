@@ -28,6 +28,7 @@ struct sessions {
 	struct list dirty;       /* session.dirty, those with output of this turn */
 	size_t n;                /* in all lists */
 	int64_t started_ms;
+	const char *notices_problem; /* why no notifications arrive, "": they do */
 	struct log_limit stranger_limit;
 	void (*on_empty)(void *data); /* the last one has closed; may be NULL */
 	void *data;

@@ -1,6 +1,7 @@
 #include "store.h"
 
 #include <assert.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct store {
 	size_t n_writers, n_open;
 	uv_timer_t tick, help;
 	const struct config *config;
+	int64_t daemon;                  /* a random number above zero */
 	store_answer_cb answer;
 	void (*closed)(void *owner);
 	void *owner;
@@ -32,7 +34,7 @@ struct store {
 
 static enum verb statement_of(const struct request *req)
 {
-	return req->looking ? VERB_LOOK : req->verb;
+	return req->looking ? VERB_LOOK : req->queueing ? VERB_QUEUE : req->verb;
 }
 
 static struct list *queue_of(struct store *s, const struct request *req)
@@ -137,7 +139,7 @@ static void fill(struct store *s, struct flight *f)
 		fill_solo(s, f);
 		return;
 	}
-	for (enum verb verb = VERB_RELEASE; verb <= VERB_LOOK; verb++)
+	for (enum verb verb = VERB_RELEASE; verb < VERB_LIST; verb++)
 		add_batch(s, f, verb, (size_t)s->config->batch_max);
 	for (size_t i = 0; i < WRITER_LISTS_MAX && !list_empty(&s->pending[VERB_LIST]); i++)
 		add_batch(s, f, VERB_LIST, 1);
@@ -415,6 +417,8 @@ int store_new(struct store **ret_store, uv_loop_t *loop, const struct config *co
 		list_init(&s->pending[i]);
 	list_init(&s->solo);
 	s->config = config;
+	randombytes_buf(&s->daemon, sizeof s->daemon);
+	s->daemon = (s->daemon & INT64_MAX) | 1;
 	s->answer = answer_cb;
 	s->owner = owner;
 	fail(&s->problem, LEASED_EUNAVAILABLE, "not connected to the database yet");
@@ -430,7 +434,7 @@ int store_new(struct store **ret_store, uv_loop_t *loop, const struct config *co
 	s->help.data = s;
 	s->n_open = 2;
 	for (int i = 0; i < config->writers && rc == 0; i++) {
-		rc = writer_start(&s->writers[i], loop, config, i + 1, &writer_events, s, err);
+		rc = writer_start(&s->writers[i], loop, config, s->daemon, i + 1, &writer_events, s, err);
 		if (rc == 0) {
 			s->n_writers++;
 			s->n_open++;
@@ -467,6 +471,11 @@ void store_info(const struct store *s, struct db_info *ret_info, char *problem, 
 
 	*ret_info = w ? w->info : s->writers[0].info;
 	snprintf(problem, size, "%s", w ? "" : s->problem.text);
+}
+
+int64_t store_daemon(const struct store *s)
+{
+	return s->daemon;
 }
 
 const struct store_stats *store_stats(const struct store *s)

@@ -50,6 +50,9 @@ bool store_is_ready(const struct store *s);
 /* The newest probe; problem is "" when ready, else a sentence. */
 void store_info(const struct store *s, struct db_info *ret_info, char *problem, size_t size);
 
+/* Who this daemon is in the tables of waiters and daemons. */
+int64_t store_daemon(const struct store *s);
+
 const struct store_stats *store_stats(const struct store *s);
 
 /* Answers what is queued as unavailable, closes; closed runs at the end and s is freed before. */

@@ -97,23 +97,46 @@ struct name_queue *waiters_get(struct waiters *w, struct text name)
 	return queue;
 }
 
+bool waiters_is_idle(const struct name_queue *queue)
+{
+	return !queue->asking && queue->n_drawing == 0 && list_empty(&queue->waiting);
+}
+
 void waiters_put(struct waiters *w, struct name_queue *queue)
 {
-	if (queue->asking || !list_empty(&queue->waiting))
+	if (!waiters_is_idle(queue))
 		return;
 	heap_remove(&w->names, &queue->timer);
 	HASH_DELETE(hh, w->queues, queue);
 	free(queue);
 }
 
-void waiters_join(struct waiters *w, struct name_queue *queue, struct request *req, bool first)
+static int64_t place_of(struct list *node)
 {
+	int64_t place = list_entry(node, struct request, link)->place;
+
+	return place > 0 ? place : INT64_MAX;
+}
+
+/* Most come to the end, or back to the head. */
+static struct list *find_place(struct name_queue *queue, int64_t place)
+{
+	struct list *node = queue->waiting.next;
+
+	if (list_empty(&queue->waiting) || place_of(queue->waiting.prev) <= place)
+		return queue->waiting.prev;
+	while (place_of(node) <= place)
+		node = node->next;
+	return node->prev;
+}
+
+void waiters_join(struct waiters *w, struct name_queue *queue, struct request *req)
+{
+	int64_t place = req->place > 0 ? req->place : INT64_MAX;
+
 	req->queue = queue;
 	req->where = REQ_PARKED;
-	if (first)
-		list_prepend(&queue->waiting, &req->link);
-	else
-		list_append(&queue->waiting, &req->link);
+	list_prepend(find_place(queue, place), &req->link); /* behind that node */
 	queue->n_waiting++;
 	w->n_waiting++;
 }
@@ -148,6 +171,11 @@ int waiters_request_timer(struct waiters *w, struct request *req, int64_t due_ms
 
 	arm(w);
 	return rc;
+}
+
+void waiters_stop_name_timer(struct waiters *w, struct name_queue *queue)
+{
+	heap_remove(&w->names, &queue->timer);
 }
 
 void waiters_stop_timer(struct waiters *w, struct request *req)

@@ -15,11 +15,12 @@
 
 /* A name that is asked for or waited for right now; gone when nobody does. */
 struct name_queue {
-	struct list waiting;      /* request.link, oldest first; without `asking` */
+	struct list waiting;      /* request.link, by place, those without one last; without `asking` */
 	struct request *asking;   /* the one whose turn it is, while the store has it */
 	struct heap_node timer;   /* when to ask again though nobody told us to */
 	bool again;               /* something changed while it was being asked */
 	uint32_t n_waiting;
+	uint32_t n_drawing;       /* requests of this name that draw a place just now */
 	uint16_t rounds;          /* in a row that found it neither held nor to be had */
 	UT_hash_handle hh;
 	uint8_t name_len;
@@ -50,11 +51,14 @@ struct name_queue *waiters_find(struct waiters *w, struct text name);
 /* The same, made when there is none. NULL: out of memory. */
 struct name_queue *waiters_get(struct waiters *w, struct text name);
 
-/* Drops a queue that nobody asks for or waits in. */
+/* Nobody asks for the name or waits for it. */
+bool waiters_is_idle(const struct name_queue *queue);
+
+/* Drops a queue that is idle. */
 void waiters_put(struct waiters *w, struct name_queue *queue);
 
-/* Joins at the end, or, for one whose turn it was, at the head. Sets req->queue. */
-void waiters_join(struct waiters *w, struct name_queue *queue, struct request *req, bool first);
+/* Joins where its place is, or at the end. Sets req->queue. */
+void waiters_join(struct waiters *w, struct name_queue *queue, struct request *req);
 
 /* Leaves the queue; the request's own timer is taken out too. */
 void waiters_leave(struct waiters *w, struct request *req);
@@ -66,6 +70,7 @@ struct request *waiters_first(const struct name_queue *queue);
 int waiters_name_timer(struct waiters *w, struct name_queue *queue, int64_t due_ms);
 int waiters_request_timer(struct waiters *w, struct request *req, int64_t due_ms);
 void waiters_stop_timer(struct waiters *w, struct request *req);
+void waiters_stop_name_timer(struct waiters *w, struct name_queue *queue);
 
 /* Closes the timer; all requests have been answered. closed runs when the memory may go. */
 void waiters_close(struct waiters *w, void (*closed)(void *owner));

@@ -31,6 +31,9 @@ static const struct statement {
 	[VERB_RENEW] = { "renew", sql_renew },
 	[VERB_ACQUIRE] = { "acquire", sql_acquire },
 	[VERB_LOOK] = { "look", sql_look },
+	[VERB_QUEUE] = { "queue", sql_queue },
+	[VERB_LEAVE] = { "leave", sql_leave },
+	[VERB_BEAT] = { "beat", sql_beat },
 	[VERB_LIST] = { "list", sql_list },
 };
 
@@ -172,7 +175,11 @@ static void after_probe(struct writer *w)
 			" AND has_table_privilege('leased.leases', 'INSERT')"
 			" AND has_table_privilege('leased.leases', 'UPDATE')"
 			" AND has_table_privilege('leased.events', 'INSERT')"
+			" AND has_table_privilege('leased.waiters', 'INSERT')"
+			" AND has_table_privilege('leased.daemons', 'INSERT')"
+			" AND has_table_privilege('leased.queue', 'SELECT')"
 			" AND has_sequence_privilege('leased.token_seq', 'USAGE')"
+			" AND has_sequence_privilege('leased.place_seq', 'USAGE')"
 			" AND has_function_privilege('leased.epoch_base()', 'EXECUTE')"
 			" AND has_function_privilege('leased.timeline()', 'EXECUTE')"
 			" FROM leased.schema_version");
@@ -387,7 +394,7 @@ static const struct pg_events pg_events = {
 	.on_closed = on_pg_closed,
 };
 
-int writer_start(struct writer *w, uv_loop_t *loop, const struct config *config, int index,
+int writer_start(struct writer *w, uv_loop_t *loop, const struct config *config, int64_t daemon, int index,
 	const struct writer_events *events, void *owner, struct leased_error *err)
 {
 	struct pg_options options = { .conninfo = config->database,
@@ -395,6 +402,7 @@ int writer_start(struct writer *w, uv_loop_t *loop, const struct config *config,
 		.connect_timeout_ms = config->connect_timeout_ms };
 
 	w->config = config;
+	w->daemon = daemon;
 	w->events = events;
 	w->owner = owner;
 	for (size_t i = 0; i < VERB_COUNT + WRITER_LISTS_MAX; i++)
@@ -409,6 +417,7 @@ static int send_batch(struct writer *w, struct batch *batch)
 	struct params *p = &w->params;
 
 	batch->short_epoch = !w->info.pooled;
+	batch->daemon = w->daemon;
 	if (batch_encode(batch, p) < 0)
 		return 0;
 	if (w->info.pooled)

@@ -54,6 +54,7 @@ struct writer {
 	struct pg pg;
 	enum writer_state state;
 	const struct config *config;
+	int64_t daemon;     /* see batch.h */
 	const struct writer_events *events;
 	void *owner;
 	char application_name[64];
@@ -68,7 +69,7 @@ struct writer {
 };
 
 /* 0, or LEASED_ECONFIG for a bad conninfo. index is for application_name. */
-int writer_start(struct writer *w, uv_loop_t *loop, const struct config *config, int index,
+int writer_start(struct writer *w, uv_loop_t *loop, const struct config *config, int64_t daemon, int index,
 	const struct writer_events *events, void *owner, struct leased_error *err);
 
 /*

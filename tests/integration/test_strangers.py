@@ -238,9 +238,9 @@ def field(number, payload):
     return bytes([number << 3 | 2, len(payload)]) + payload
 
 
-def acquire_frame(name, nonce, ttl_ms=60000):
+def acquire_frame(name, nonce, ttl_ms=60000, more=b""):
     holder = field(1, b"raw-host") + field(2, 77) + bytes([3 << 3 | 1]) + struct.pack("<Q", nonce)
-    body = field(1, 5) + field(3, field(1, name) + field(2, holder) + field(3, ttl_ms))
+    body = field(1, 5) + field(3, field(1, name) + field(2, holder) + field(3, ttl_ms) + more)
     return struct.pack(">I", len(body)) + body
 
 

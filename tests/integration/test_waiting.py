@@ -1,4 +1,5 @@
-"""Waiting within one daemon: first come, first served; who leaves the queue leaves nothing behind."""
+"""Waiting: first come, first served; who leaves the queue leaves nothing behind."""
+import json
 import signal
 import time
 
@@ -26,7 +27,6 @@ def queue_up(daemon, name, n, *args):
 
 
 def granted(process):
-    import json
     return json.loads(process.communicate(timeout=world.GIVE_UP)[0])
 
 
@@ -58,15 +58,6 @@ def test_a_waiter_that_dies_leaves_the_queue(daemon):
     lease = granted(line[1])
     assert ctl(daemon, "release", "x", *claim(lease)).returncode == 0
     granted(line[2])
-
-
-def test_a_release_on_another_daemon_is_found_by_the_poll(database, start_daemon):
-    a = start_daemon(database, args=["--poll-interval", "200ms"])
-    b = start_daemon(database)
-    lease = ctl_json(b, "acquire", "-t", "10m", "x")[0]
-    line = queue_up(a, "x", 1)
-    assert ctl(b, "release", "x", *claim(lease)).returncode == 0
-    assert granted(line[0])["token"] > lease["token"]
 
 
 def test_a_crowd_costs_one_statement_a_turn(database, start_daemon):

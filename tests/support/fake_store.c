@@ -81,6 +81,13 @@ void fake_store_show(struct store *s, struct request *req, const struct claim *c
 	fake_store_hit(s, req);
 }
 
+void fake_store_place(struct store *s, struct request *req, int64_t place)
+{
+	req->place_drawn = place;
+	req->place_sure = true;
+	fake_store_hit(s, req);
+}
+
 void fake_store_fail(struct store *s, struct request *req, int status)
 {
 	req->status = status;
@@ -95,6 +102,12 @@ void store_flush(struct store *s)
 size_t store_queued(const struct store *s)
 {
 	return s->queued;
+}
+
+int64_t store_daemon(const struct store *s)
+{
+	(void)s;
+	return 77;
 }
 
 bool store_is_ready(const struct store *s)

@@ -21,6 +21,9 @@ void fake_store_grant(struct store *s, struct request *req, uint64_t token, int6
 void fake_store_show(struct store *s, struct request *req, const struct claim *claim, bool released,
 	int64_t expires_in_ms);
 
+/* Answers a request that draws a place. */
+void fake_store_place(struct store *s, struct request *req, int64_t place);
+
 void fake_store_fail(struct store *s, struct request *req, int status);
 
 #endif

@@ -276,7 +276,7 @@ static void a_password_wants_a_private_file(void **state)
 	config_fini(&config);
 	assert_int_equal(fchmod(fd, 0640), 0);
 	assert_int_equal(load(&config, args, &err), LEASED_ECONFIG);
-	assert_non_null(strstr(err.text, "database holds a password and others may read this file"));
+	assert_non_null(strstr(err.text, "a conninfo holds a password and others may read this file"));
 	assert_null(strstr(err.text, "secret"));
 	fclose(out);
 	unlink(path);

@@ -1,0 +1,19 @@
+-- One batch of waiters that stand in line, in the order of their coming. One that stood there already,
+-- perhaps at another daemon ($6 is ours), keeps its place. Returns the places in that same order.
+-- The lock on the lease makes a release either see the new row, or be over when this returns; one that
+-- is under way has the row locked, and then nothing is sure: ask for the place once more.
+WITH here AS (
+    INSERT INTO leased.daemons (id, seen_at) VALUES ($6::int8, now())
+    ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+), locked AS MATERIALIZED (
+    SELECT l.name FROM leased.leases l WHERE l.name = ANY ($1::text[]) FOR SHARE SKIP LOCKED
+)
+INSERT INTO leased.waiters AS w (name, place, daemon, holder_host, holder_pid, holder_nonce, principal)
+SELECT r.name, nextval('leased.place_seq'), $6::int8, r.host, r.pid, r.nonce, r.principal
+  FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[], $5::text[])
+       WITH ORDINALITY AS r(name, host, pid, nonce, principal, i)
+ ORDER BY r.i
+    ON CONFLICT (name, holder_nonce, holder_pid, holder_host, principal)
+    DO UPDATE SET daemon = excluded.daemon
+RETURNING w.place, w.holder_nonce, w.name IN (SELECT name FROM locked)
+    OR NOT EXISTS (SELECT FROM leased.leases x WHERE x.name = w.name)

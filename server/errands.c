@@ -1,0 +1,126 @@
+#include "errands.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "status.h"
+#include "turns.h"
+
+struct errand {
+	struct request req;
+	struct engine *engine;
+	struct request *grant; /* GIVE BACK: answered when the lease is free again */
+	char texts[];
+};
+
+static struct text keep(char **at, struct text text)
+{
+	struct text copy = { *at, text.len };
+
+	if (text.len > 0)
+		memcpy(*at, text.data, text.len);
+	*at += text.len;
+	return copy;
+}
+
+static struct errand *errand_new(struct engine *e, enum verb verb, const struct claim *claim,
+	request_done_cb done)
+{
+	struct errand *errand = calloc(1, sizeof *errand + claim->name.len + claim->host.len +
+						  claim->principal.len);
+	char *at;
+
+	if (!errand)
+		return NULL;
+	at = errand->texts;
+	errand->engine = e;
+	errand->req = (struct request){ .verb = verb, .claim = *claim, .done = done, .owner = errand };
+	errand->req.claim.name = keep(&at, claim->name);
+	errand->req.claim.host = keep(&at, claim->host);
+	errand->req.claim.principal = keep(&at, claim->principal);
+	list_init(&errand->req.link);
+	return errand;
+}
+
+static void errand_free(struct errand *errand)
+{
+	request_fini(&errand->req);
+	free(errand);
+}
+
+static void on_given_back(struct request *req)
+{
+	struct errand *errand = req->owner;
+
+	if (req->status < 0)
+		log_event(LOG_WARN, "cancelled_grant_not_released", "status", 's',
+			status_name(req->status), NULL);
+	engine_finish(errand->engine, errand->grant, LEASED_ECANCELLED);
+	errand_free(errand);
+}
+
+void errand_give_back(struct engine *e, struct request *grant)
+{
+	struct errand *errand = errand_new(e, VERB_RELEASE, &grant->claim, on_given_back);
+
+	if (errand) {
+		errand->grant = grant;
+		errand->req.retry = true;
+		if (engine_submit(e, &errand->req) == 0)
+			return;
+		errand_free(errand);
+	}
+	engine_finish(e, grant, LEASED_ECANCELLED); /* it expires by itself */
+}
+
+/* A row that stays is found by whoever stands behind it: see turns.c. */
+static void on_left(struct request *req)
+{
+	errand_free(req->owner);
+}
+
+void errand_leave(struct engine *e, struct text name, int64_t place)
+{
+	struct errand *errand = errand_new(e, VERB_LEAVE, &(struct claim){ .name = name }, on_left);
+
+	if (!errand)
+		return;
+	errand->req.place = place;
+	if (engine_submit(e, &errand->req) < 0)
+		errand_free(errand);
+}
+
+static void on_beaten(struct request *req)
+{
+	struct errand *errand = req->owner;
+	struct engine *e = errand->engine;
+
+	e->beating = false;
+	if (req->status == 0 && !req->found && !e->closing) {
+		log_event(LOG_WARN, "places_lost", "why", 's',
+			"the other daemons took this one for dead", "waiters", 'u',
+			(uint64_t)e->n_placed, NULL);
+		turns_draw_places(e);
+	}
+	errand_free(errand);
+}
+
+void errand_on_beat(uv_timer_t *timer)
+{
+	struct engine *e = timer->data;
+	struct errand *errand;
+
+	if (e->n_placed == 0) {
+		uv_timer_stop(timer);
+		return;
+	}
+	if (e->beating)
+		return;
+	errand = errand_new(e, VERB_BEAT, &(struct claim){ 0 }, on_beaten);
+	if (!errand)
+		return;
+	e->beating = engine_submit(e, &errand->req) == 0;
+	if (!e->beating)
+		errand_free(errand);
+}

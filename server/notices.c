@@ -1,0 +1,194 @@
+#include "notices.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "name.h"
+#include "status.h"
+
+#define PROOF_MS 3000
+#define AGAIN_MS 60000
+
+#define BEHIND_POOL "a pool stands before the database: name a direct connection in notify_database"
+
+static void on_proof_late(uv_timer_t *timer);
+
+static void say(struct notices *n, bool listening, const char *why)
+{
+	bool is_new = strcmp(n->why, why) != 0;
+
+	snprintf(n->why, sizeof n->why, "%s", why);
+	if (listening)
+		log_event(LOG_INFO, "notifications_ready", NULL);
+	else if (is_new)
+		log_event(LOG_WARN, "notifications_unavailable", "why", 's', why, "then", 's',
+			"waiters look for releases elsewhere every poll_interval", NULL);
+	if (n->proved != listening) {
+		n->proved = listening;
+		n->events->on_state(n->owner, listening);
+	}
+}
+
+/* Both in one: a pool that moves us to another server connection shows in the process number. */
+static void on_up(void *owner)
+{
+	struct notices *n = owner;
+	struct leased_error why;
+	char query[128];
+
+	snprintf(query, sizeof query, "LISTEN leased; SELECT pg_notify('leased', '%lld'), pg_backend_pid()",
+		(long long)n->daemon);
+	if (PQsendQuery(n->pg.conn, query)) {
+		uv_timer_start(&n->timer, on_proof_late, PROOF_MS, 0);
+		pg_flush(&n->pg);
+	} else {
+		fail(&why, LEASED_EUNAVAILABLE, "cannot send to the database");
+		pg_break(&n->pg, &why);
+	}
+}
+
+static void on_again(uv_timer_t *timer)
+{
+	struct notices *n = timer->data;
+	struct leased_error why;
+
+	fail(&why, LEASED_EUNAVAILABLE, "%s", n->why);
+	pg_reset(&n->pg, &why);
+}
+
+/* The connection stays as it is, and is made anew after a while. */
+static void give_up(struct notices *n, const char *why)
+{
+	say(n, false, why);
+	uv_timer_start(&n->timer, on_again, AGAIN_MS, 0);
+}
+
+static void on_proof_late(uv_timer_t *timer)
+{
+	give_up(timer->data, BEHIND_POOL);
+}
+
+static void on_result(void *owner, PGresult *result)
+{
+	struct notices *n = owner;
+	char why[401];
+
+	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1) {
+		if (atoi(PQgetvalue(result, 0, 1)) != PQbackendPID(n->pg.conn))
+			give_up(n, BEHIND_POOL);
+	} else if (result && PQresultStatus(result) != PGRES_COMMAND_OK) {
+		pg_error_text(why, sizeof why, PQresultErrorMessage(result));
+		give_up(n, why);
+	}
+	PQclear(result);
+}
+
+bool notices_parse(const char *line, size_t len, int64_t *ret_daemon, struct text *ret_name)
+{
+	const char *tab;
+	char *end;
+
+	if (len < 4 || line[0] != 'w' || line[1] != '\t')
+		return false;
+	tab = memchr(line + 2, '\t', len - 2);
+	if (!tab || line[2] < '0' || line[2] > '9')
+		return false;
+	errno = 0;
+	*ret_daemon = strtoll(line + 2, &end, 10);
+	if (errno || end != tab)
+		return false;
+	*ret_name = (struct text){ tab + 1, (size_t)(line + len - tab - 1) };
+	return name_check((const uint8_t *)ret_name->data, ret_name->len, NULL) == 0;
+}
+
+static void take_lines(struct notices *n, const char *at)
+{
+	int64_t daemon;
+	struct text name;
+
+	while (*at) {
+		size_t len = strcspn(at, "\n");
+
+		if (notices_parse(at, len, &daemon, &name))
+			n->events->on_turn(n->owner, daemon, name);
+		at += len + (at[len] == '\n');
+	}
+}
+
+static void on_notify(void *owner, const PGnotify *notify)
+{
+	struct notices *n = owner;
+
+	if (notify->be_pid == PQbackendPID(n->pg.conn) && *notify->extra != 'w') {
+		uv_timer_stop(&n->timer);
+		pg_settled(&n->pg);
+		say(n, true, "");
+		return;
+	}
+	take_lines(n, notify->extra);
+}
+
+static void on_down(void *owner, const struct leased_error *why)
+{
+	struct notices *n = owner;
+
+	uv_timer_stop(&n->timer);
+	say(n, false, why->text);
+}
+
+static void on_part_closed(struct notices *n)
+{
+	if (--n->pending == 0)
+		n->events->on_closed(n->owner);
+}
+
+static void on_pg_closed(void *owner)
+{
+	on_part_closed(owner);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	on_part_closed(handle->data);
+}
+
+static const struct pg_events pg_events = {
+	.on_up = on_up,
+	.on_result = on_result,
+	.on_notify = on_notify,
+	.on_down = on_down,
+	.on_failed = on_down,
+	.on_closed = on_pg_closed,
+};
+
+int notices_start(struct notices *n, uv_loop_t *loop, const struct config *config, int64_t daemon,
+	const struct notices_events *events, void *owner, struct leased_error *err)
+{
+	struct pg_options options = {
+		.conninfo = *config->notify_database ? config->notify_database : config->database,
+		.application_name = "leased listener",
+		.connect_timeout_ms = config->connect_timeout_ms };
+	int rc;
+
+	*n = (struct notices){ .daemon = daemon, .events = events, .owner = owner };
+	snprintf(n->why, sizeof n->why, "not connected yet");
+	rc = pg_start(&n->pg, loop, &options, &pg_events, n, err);
+	if (rc < 0)
+		return rc;
+	uv_timer_init(loop, &n->timer);
+	n->timer.data = n;
+	n->open = true;
+	n->pending = 2;
+	return 0;
+}
+
+void notices_close(struct notices *n)
+{
+	if (!n->open)
+		return;
+	n->open = false;
+	uv_close((uv_handle_t *)&n->timer, on_timer_closed);
+	pg_close(&n->pg);
+}

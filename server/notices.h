@@ -1,0 +1,46 @@
+/*
+ * notices.h - what the database tells this daemon without being asked: LISTEN on a connection of its
+ * own, which must be direct, since a transaction pool hands notifications to nobody. A notification to
+ * itself proves that they arrive. Where they do not, waiters fall back to known expiries and a slow
+ * poll; it is tried again every minute. Loop thread.
+ */
+#ifndef NOTICES_H
+#define NOTICES_H
+
+#include "config.h"
+#include "pg.h"
+#include "request.h"
+
+struct notices_events {
+	/* It is the turn of a waiter of this daemon for a name. */
+	void (*on_turn)(void *owner, int64_t daemon, struct text name);
+	/* They arrive from now on, or no longer: what came between is lost. */
+	void (*on_state)(void *owner, bool listening);
+	void (*on_closed)(void *owner);
+};
+
+struct notices {
+	struct pg pg;
+	uv_timer_t timer; /* for the proof, or until the next attempt */
+	unsigned pending; /* pg and timer */
+	bool open, proved;
+	int64_t daemon;
+	char why[LEASED_ERROR_LEN]; /* why none arrive, "": they do */
+	const struct notices_events *events;
+	void *owner;
+};
+
+/* daemon: who we are, see store_daemon(). 0, or LEASED_ECONFIG for a bad conninfo. */
+int notices_start(struct notices *n, uv_loop_t *loop, const struct config *config, int64_t daemon,
+	const struct notices_events *events, void *owner, struct leased_error *err);
+
+/* on_closed runs later, and no event after it. At once for one that was never started. */
+void notices_close(struct notices *n);
+
+/*
+ * Takes one line of a payload apart: kind, daemon, name. Payloads come from whoever may NOTIFY: a line
+ * that is not ours is false.
+ */
+bool notices_parse(const char *line, size_t len, int64_t *ret_daemon, struct text *ret_name);
+
+#endif

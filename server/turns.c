@@ -1,0 +1,481 @@
+/*
+ * The life of an acquire:
+ *
+ *   submit -> ask -----------------------------> granted
+ *              '-> look -> held by another ----> EHELD       it does not wait
+ *                   |        '-> place -> ask -> parked ---> ask    its turn: release, notice, expiry
+ *                   '-> should have worked ----> ask         the row was locked: a little later
+ *
+ * Of each name only one acquire asks at a time, the one whose turn it is on this daemon. One that waits
+ * draws a place (leased.waiters), and asks once more when that is committed: from then on no release
+ * can miss it. The database grants nothing to a request that has somebody alive before it.
+ */
+#include "turns.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "errands.h"
+#include "status.h"
+
+#define BEAT_MS 1000
+
+static void granted(struct engine *e, struct request *req);
+static void held(struct engine *e, struct request *req);
+static void not_to_be_had(struct engine *e, struct request *req);
+static void look_came_back(struct engine *e, struct request *req);
+static void place_came_back(struct engine *e, struct request *req);
+static void failed(struct engine *e, struct request *req);
+static void next_turn(struct engine *e, struct name_queue *queue);
+
+void turns_set_place(struct engine *e, struct request *req, int64_t place)
+{
+	e->n_placed += (size_t)(place > 0) - (size_t)(req->place > 0);
+	req->place = place;
+	req->asked = false;
+	if (place > 0 && !uv_is_active((uv_handle_t *)&e->beat))
+		uv_timer_start(&e->beat, errand_on_beat, BEAT_MS, BEAT_MS);
+}
+
+static void ask_first(struct engine *e, struct name_queue *queue, struct request *req)
+{
+	waiters_stop_name_timer(&e->waiters, queue);
+	queue->asking = req;
+	queue->again = false;
+	req->queue = queue;
+	req->asked = true;
+	req->deadline_ms = clock_ms() + e->config->request_timeout_ms;
+	engine_ask(e, req);
+}
+
+static void draw_place(struct engine *e, struct name_queue *queue, struct request *req)
+{
+	queue->n_drawing++;
+	req->queue = queue;
+	req->queueing = true;
+	req->deadline_ms = clock_ms() + e->config->request_timeout_ms;
+	engine_ask(e, req);
+}
+
+/* Why a request that found the name held does not wait (any longer); 0 when it does. */
+static int why_not_wait(const struct request *req)
+{
+	if (req->cancelled)
+		return LEASED_ECANCELLED;
+	if (req->wait_ms == 0)
+		return LEASED_EHELD;
+	return clock_ms() >= req->wait_until_ms ? LEASED_ETIMEDOUT : 0;
+}
+
+/* Joins the line. One that does not wait stays only until the one that asks has its answer. */
+static int join(struct engine *e, struct name_queue *queue, struct request *req)
+{
+	int rc = waiters_request_timer(&e->waiters, req,
+		req->wait_ms > 0 ? req->wait_until_ms : req->deadline_ms);
+
+	if (rc == 0)
+		waiters_join(&e->waiters, queue, req);
+	return rc;
+}
+
+static void wait_on(struct engine *e, struct name_queue *queue, struct request *req)
+{
+	request_fini(req);
+	if (join(e, queue, req) < 0)
+		engine_finish(e, req, LEASED_ENOMEM);
+}
+
+int turns_submit(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = waiters_get(&e->waiters, req->claim.name);
+
+	if (!queue)
+		return LEASED_ENOMEM;
+	req->wait_until_ms = clock_ms() + req->wait_ms;
+	if (waiters_is_idle(queue)) {
+		ask_first(e, queue, req);
+		return 0;
+	}
+	if (e->waiters.n_waiting >= (size_t)e->config->max_waiters)
+		return LEASED_EBUSY;
+	if (req->wait_ms == 0 && queue->asking)
+		return join(e, queue, req);
+	engine_look(e, req); /* behind those in line, unless the lease is its own already */
+	return 0;
+}
+
+void turns_take(struct engine *e, struct request *req)
+{
+	if (req->queueing)
+		place_came_back(e, req);
+	else if (req->status < 0)
+		failed(e, req);
+	else if (req->looking)
+		look_came_back(e, req);
+	else if (req->found && req->expires_in_ms > 0) {
+		turns_set_place(e, req, 0); /* gone with the grant */
+		granted(e, req);
+	} else
+		engine_look(e, req);
+}
+
+static void look_came_back(struct engine *e, struct request *req)
+{
+	struct name_queue *queue;
+	int status;
+
+	if (engine_is_held(req->view) && engine_same_holder(&req->view->claim, &req->claim)) {
+		req->claim.token = req->view->claim.token; /* asked again with the same nonce */
+		req->expires_in_ms = req->view->expires_in_ms;
+		granted(e, req);
+		return;
+	}
+	if (req->queue) {
+		if (engine_is_taken(req->view))
+			held(e, req);
+		else
+			not_to_be_had(e, req);
+		return;
+	}
+	status = why_not_wait(req);
+	queue = status < 0 ? NULL : waiters_get(&e->waiters, req->claim.name);
+	if (!queue)
+		engine_finish(e, req, status < 0 ? status : LEASED_ENOMEM);
+	else if (waiters_is_idle(queue) && !engine_is_taken(req->view))
+		ask_first(e, queue, req);
+	else
+		draw_place(e, queue, req);
+}
+
+/* Its turn is over: the line may go on. */
+static struct name_queue *step_down(struct request *req)
+{
+	struct name_queue *queue = req->queue;
+
+	req->queue = NULL;
+	if (queue)
+		queue->asking = NULL;
+	return queue;
+}
+
+/* Nobody asks now: when is it worth while again? */
+static void park(struct engine *e, struct name_queue *queue, int64_t expires_in_ms)
+{
+	const struct request *first = waiters_first(queue);
+	int64_t wait = queue->again ? 0 : expires_in_ms + 1;
+
+	if (!first) {
+		waiters_put(&e->waiters, queue);
+		return;
+	}
+	if (first->place > 0 && !first->asked) { /* a release may have missed it */
+		next_turn(e, queue);
+		return;
+	}
+	if (!e->listening && wait > e->config->poll_interval_ms)
+		wait = e->config->poll_interval_ms;
+	waiters_name_timer(&e->waiters, queue, clock_ms() + wait);
+}
+
+/* A wait outlasts an outage of the database. */
+static void outlast(struct engine *e, struct name_queue *queue, struct request *req)
+{
+	wait_on(e, queue, req);
+	if (!queue->asking && queue->timer.place == 0)
+		park(e, queue, e->config->poll_interval_ms);
+}
+
+/* A release was under way when the place was drawn: it may not have seen it. */
+static void draw_again(struct engine *e, struct name_queue *queue, struct request *req)
+{
+	if (engine_pause(e, req) < 0) {
+		engine_finish(e, req, LEASED_ENOMEM);
+		return;
+	}
+	req->queue = queue;
+	queue->n_drawing++;
+}
+
+/* Somebody here stands before it, and is told of every release. */
+static bool is_covered(const struct name_queue *queue, const struct request *req)
+{
+	const struct request *first = queue->asking ? queue->asking : waiters_first(queue);
+
+	return first && first->place > 0 && first->place < req->place;
+}
+
+static void place_came_back(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = req->queue;
+	const struct request *first;
+	int status = req->status;
+
+	req->queue = NULL;
+	req->queueing = false;
+	queue->n_drawing--;
+	if (status == 0) {
+		turns_set_place(e, req, req->place_drawn);
+		req->asked = is_covered(queue, req);
+	}
+	if (status == LEASED_EUNAVAILABLE && !e->closing && !why_not_wait(req)) {
+		outlast(e, queue, req);
+		return;
+	}
+	if (status == 0)
+		status = why_not_wait(req);
+	if (status == 0 && !req->place_sure) {
+		draw_again(e, queue, req);
+		return;
+	}
+	if (status == 0)
+		wait_on(e, queue, req);
+	first = waiters_first(queue);
+	if (!queue->asking && (!first || !first->asked))
+		next_turn(e, queue);
+	if (status < 0)
+		engine_finish(e, req, status);
+}
+
+/* Those that do not wait and stand behind one that could not be answered: neither can they. */
+static void fail_the_others(struct engine *e, struct name_queue *queue, int status)
+{
+	struct list *node = queue->waiting.next;
+
+	while (node != &queue->waiting) {
+		struct request *req = list_entry(node, struct request, link);
+
+		node = node->next;
+		if (req->wait_ms > 0)
+			continue;
+		waiters_leave(&e->waiters, req);
+		engine_finish(e, req, status);
+	}
+}
+
+static void failed(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = step_down(req);
+	bool unavailable = req->status == LEASED_EUNAVAILABLE;
+
+	if (unavailable && !why_not_wait(req) && !e->closing) {
+		queue = queue ? queue : waiters_get(&e->waiters, req->claim.name);
+		if (queue) {
+			outlast(e, queue, req);
+			return;
+		}
+	}
+	if (queue) {
+		if (unavailable)
+			fail_the_others(e, queue, req->status);
+		next_turn(e, queue);
+	}
+	engine_finish(e, req, req->status);
+}
+
+/* Those behind one that has its answer: whoever does not wait, and whoever holds the lease already. */
+static void tell_the_others(struct engine *e, struct name_queue *queue, const struct claim *holder)
+{
+	struct list *node = queue->waiting.next;
+
+	while (node != &queue->waiting) {
+		struct request *req = list_entry(node, struct request, link);
+
+		node = node->next;
+		if (req->wait_ms > 0 && !engine_same_holder(&req->claim, holder))
+			continue;
+		waiters_leave(&e->waiters, req);
+		engine_look(e, req);
+	}
+}
+
+static void granted(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = step_down(req);
+
+	if (queue) {
+		queue->rounds = 0;
+		tell_the_others(e, queue, &req->claim);
+		park(e, queue, req->expires_in_ms);
+	}
+	if (req->cancelled)
+		errand_give_back(e, req);
+	else
+		engine_finish(e, req, LEASED_OK);
+}
+
+/* Whoever waits and has no place draws one; the others stay where they are. */
+static void stay(struct engine *e, struct name_queue *queue, struct request *req)
+{
+	if (req->place == 0)
+		draw_place(e, queue, req);
+	else
+		wait_on(e, queue, req);
+}
+
+static void held(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = step_down(req);
+	int64_t expires_in_ms = req->view->expires_in_ms;
+	int status = why_not_wait(req);
+
+	queue->rounds = 0;
+	tell_the_others(e, queue, &req->view->claim);
+	if (status == 0)
+		stay(e, queue, req);
+	park(e, queue, expires_in_ms);
+	if (status < 0)
+		engine_finish(e, req, status);
+}
+
+/* Rows that are ours and stand before the first we know of: left behind by a lost connection. */
+static void forget_strays(struct engine *e, const struct name_queue *queue, const struct request *req)
+{
+	const struct request *first = req->place > 0 ? req : waiters_first(queue);
+
+	if (queue->n_drawing > 0 || (first && first->place == 0))
+		return;
+	errand_leave(e, req->claim.name, first ? -first->place : -INT64_MAX);
+}
+
+/* Expired or absent, and yet not granted: taken just now, guarded, or somebody elsewhere is before us. */
+static void not_to_be_had(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = req->queue;
+	int status = why_not_wait(req);
+
+	if (status == 0 && req->place == 0) {
+		step_down(req);
+		draw_place(e, queue, req);
+		return;
+	}
+	if (queue->rounds++ < LOCKED_TRIES_AT_ONCE) {
+		engine_ask(e, req);
+		return;
+	}
+	if (queue->rounds == LOCKED_TRIES_AT_ONCE + 1)
+		forget_strays(e, queue, req);
+	if (status == LEASED_EHELD && queue->rounds <= LOCKED_TRIES_MAX)
+		status = 0;
+	else if (status == LEASED_EHELD)
+		status = req->view ? LEASED_EGUARDED : LEASED_EUNAVAILABLE;
+	step_down(req);
+	tell_the_others(e, queue, &req->claim);
+	if (status == 0)
+		wait_on(e, queue, req);
+	park(e, queue, engine_pause_ms(queue->rounds));
+	if (status < 0)
+		engine_finish(e, req, status);
+}
+
+/* The first in line asks the database. */
+static void next_turn(struct engine *e, struct name_queue *queue)
+{
+	struct request *req = waiters_first(queue);
+
+	if (!req) {
+		waiters_put(&e->waiters, queue);
+		return;
+	}
+	waiters_leave(&e->waiters, req);
+	ask_first(e, queue, req);
+}
+
+bool turns_wake(struct engine *e, struct text name)
+{
+	struct name_queue *queue = waiters_find(&e->waiters, name);
+
+	if (!queue)
+		return false;
+	if (queue->asking)
+		queue->again = true;
+	else
+		next_turn(e, queue);
+	return true;
+}
+
+void turns_wake_all(struct engine *e)
+{
+	struct name_queue *queue, *next;
+
+	HASH_ITER(hh, e->waiters.queues, queue, next)
+	{
+		if (queue->asking)
+			queue->again = true;
+		else
+			next_turn(e, queue);
+	}
+}
+
+void turns_draw_places(struct engine *e)
+{
+	struct name_queue *queue, *next;
+
+	HASH_ITER(hh, e->waiters.queues, queue, next)
+	{
+		for (uint32_t i = queue->n_waiting; i > 0; i--) {
+			struct request *req = waiters_first(queue);
+			bool had_place = req->place > 0;
+
+			waiters_leave(&e->waiters, req);
+			turns_set_place(e, req, 0);
+			if (had_place)
+				draw_place(e, queue, req);
+			else
+				wait_on(e, queue, req);
+		}
+	}
+}
+
+void turns_on_name_due(struct engine *e, struct name_queue *queue)
+{
+	if (!queue->asking)
+		next_turn(e, queue);
+}
+
+void turns_on_pause_over(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = req->queue;
+
+	queue->n_drawing--;
+	draw_place(e, queue, req);
+}
+
+void turns_on_wait_over(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = req->queue;
+
+	waiters_leave(&e->waiters, req);
+	waiters_put(&e->waiters, queue);
+	if (req->wait_ms == 0) {
+		engine_finish(e, req, LEASED_EUNAVAILABLE);
+		return;
+	}
+	req->deadline_ms = clock_ms() + e->config->request_timeout_ms;
+	engine_look(e, req); /* to tell who holds it */
+}
+
+static void leave_line(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = req->queue;
+
+	waiters_leave(&e->waiters, req);
+	waiters_put(&e->waiters, queue);
+	engine_finish(e, req, LEASED_ECANCELLED);
+}
+
+void turns_cancel(struct engine *e, struct request *req)
+{
+	if (req->where == REQ_PARKED)
+		leave_line(e, req);
+	else
+		req->cancelled = true;
+}
+
+void turns_abandon(struct engine *e, struct request *req)
+{
+	if (req->where == REQ_PARKED)
+		leave_line(e, req);
+	else
+		req->wait_ms = 0; /* it does not queue again */
+}
