@@ -40,8 +40,7 @@ static void fill_renewal(struct call *call, Leased__ClientMessage *message)
 	struct renewal *r = call->data;
 
 	lease_claim(r->lease, &r->claim, &r->holder);
-	leased__renewal__init(&r->renewal);
-	r->renewal.claim = &r->claim;
+	renewal_message(r->lease, &r->claim, &r->renewal);
 	r->renewal.ttl_ms = (uint64_t)r->ttl_ms;
 	r->place = &r->renewal;
 	leased__renew__init(&r->renew);

@@ -42,6 +42,8 @@ struct leased_lease {
 	bool renewing_by_hand;   /* by leased_renew, one at a time */
 	unsigned callers;        /* threads in leased_renew */
 	bool no_renewal;
+	bool release_on_disconnect;
+	int watched_pid;
 	bool orphan;             /* freed by its user, while somebody renews */
 	leased_lost_cb on_lost;
 	leased_renewed_cb on_renewed;

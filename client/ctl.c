@@ -61,7 +61,7 @@ int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)
 
 /* Options. */
 
-enum { OPT_MIN_HOLD = 256, OPT_VALUE, OPT_GRACE, OPT_HOLDER, OPT_TOKEN, OPT_HELP };
+enum { OPT_MIN_HOLD = 256, OPT_VALUE, OPT_GRACE, OPT_HOLDER, OPT_TOKEN, OPT_RELEASE_ON_DISCONNECT, OPT_HELP };
 
 static const struct row {
 	struct option option;
@@ -73,6 +73,7 @@ static const struct row {
 	{ { "conflict-exit", required_argument, NULL, 'E' }, TAKES_ACQUIRE },
 	{ { "min-hold", required_argument, NULL, OPT_MIN_HOLD }, TAKES_ACQUIRE | TAKES_ELECT },
 	{ { "value", required_argument, NULL, OPT_VALUE }, TAKES_ACQUIRE | TAKES_ELECT },
+	{ { "release-on-disconnect", no_argument, NULL, OPT_RELEASE_ON_DISCONNECT }, TAKES_GRACE },
 	{ { "grace", required_argument, NULL, OPT_GRACE }, TAKES_GRACE },
 	{ { "holder", required_argument, NULL, OPT_HOLDER }, TAKES_CLAIM },
 	{ { "token", required_argument, NULL, OPT_TOKEN }, TAKES_CLAIM },
@@ -140,6 +141,7 @@ static int take_option(struct lease_options *o, int option, const char *command,
 	case 't': return read_duration(&o->acquire.ttl_ms, command, "the ttl", arg, false);
 	case OPT_MIN_HOLD:
 		return read_duration(&o->acquire.min_hold_ms, command, "the minimum hold", arg, true);
+	case OPT_RELEASE_ON_DISCONNECT: o->acquire.release_on_disconnect = true; return 0;
 	case OPT_GRACE: return read_duration(&o->grace_ms, command, "the grace", arg, true);
 	case OPT_VALUE:
 		o->acquire.value = arg;

@@ -129,6 +129,8 @@ static bool acquire(struct job *job, struct job_outcome *outcome)
 	options.on_lost = on_lost;
 	options.on_renewed = on_renewed;
 	options.data = job;
+	if (options.release_on_disconnect) /* it outlives leasectl until the command has ended */
+		options.watched_pid = job->watcher.pid;
 	rc = leased_acquire(job->client, job->o->name, &options, &job->lease, &err);
 	if (rc < 0)
 		not_granted(outcome, rc, err.text);

@@ -40,6 +40,8 @@ static void fill_acquire(struct call *call, Leased__ClientMessage *message)
 	a->message.min_hold_ms = (uint64_t)a->options->min_hold_ms;
 	a->message.value.data = (uint8_t *)(uintptr_t)a->options->value;
 	a->message.value.len = a->options->value_len;
+	a->message.release_on_disconnect = a->lease->release_on_disconnect;
+	a->message.watched_pid = (uint32_t)a->lease->watched_pid;
 	message->body_case = LEASED__CLIENT_MESSAGE__BODY_ACQUIRE;
 	message->acquire = &a->message;
 }
@@ -59,6 +61,8 @@ static int check_options(const struct leased_client *client, const char *name,
 		o->min_hold_ms > DURATION_MAX_MS)
 		return fail(err, LEASED_EUSAGE,
 			"wait and minimum hold are not negative and at most ten years");
+	if (o->watched_pid < 0 || (o->watched_pid > 0 && !o->release_on_disconnect))
+		return fail(err, LEASED_EUSAGE, "watched_pid is a process, and goes with release_on_disconnect");
 	return claim_check_ttl(client, o->ttl_ms > 0 ? o->ttl_ms : LEASED_TTL_DEFAULT_MS, err);
 }
 
@@ -76,6 +80,8 @@ static struct leased_lease *lease_new(struct leased_client *client, const char *
 	holder_format(lease->holder_text, &lease->holder);
 	lease->ttl_ms = o->ttl_ms > 0 ? o->ttl_ms : LEASED_TTL_DEFAULT_MS;
 	lease->no_renewal = o->no_renewal;
+	lease->release_on_disconnect = o->release_on_disconnect;
+	lease->watched_pid = o->watched_pid;
 	lease->on_lost = o->on_lost;
 	lease->on_renewed = o->on_renewed;
 	lease->data = o->data;

@@ -25,6 +25,9 @@ static const struct command {
 		"      --value TEXT         published with the lease\n"
 		"      --grace DURATION     from SIGTERM to SIGKILL when the lease is lost\n"
 		"                           (default: a sixth of the ttl, at most 10s)\n"
+		"      --release-on-disconnect\n"
+		"                           when leasectl is killed, the daemon gives the lease back as\n"
+		"                           soon as COMMAND has ended (over a Unix socket)\n"
 		"      --help\n\n"
 		"COMMAND sees LEASED_NAME, LEASED_TOKEN, LEASED_HOLDER and LEASED_EXPIRES_IN_MS.\n" },
 	{ "acquire", cmd_acquire, "take a lease and leave; prints holder and token",
@@ -68,6 +71,8 @@ static const struct command {
 		"      --min-hold DURATION  the lease stays taken at least so long\n"
 		"      --value TEXT         published with the lease\n"
 		"      --grace DURATION     from SIGTERM to SIGKILL when the lead is lost\n"
+		"      --release-on-disconnect\n"
+		"                           as for run\n"
 		"      --help\n" },
 	{ "doctor", cmd_doctor, "look at what usually goes wrong, and say what to do",
 		"Usage: leasectl doctor\n"

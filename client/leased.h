@@ -70,7 +70,8 @@ LEASED_API int leased_client_open(struct leased_client **ret_client, const struc
 	struct leased_error *err);
 
 /*
- * Releases nothing: leases still held expire by themselves (release them first). Stops the thread,
+ * Releases nothing but leases with release_on_disconnect: others expire by themselves (release them first).
+ * Stops the thread,
  * closes, frees the client and all its leases. Acquires that were given up and may have been granted
  * get up to a second to be given back. NULL is fine. Not from a callback.
  */
@@ -96,6 +97,12 @@ struct leased_acquire_options {
 	const void *value;    /* published with the lease, up to 4,096 bytes of UTF-8 */
 	size_t value_len;
 	bool no_renewal;      /* do not renew in the background */
+	/*
+	 * The daemon releases the lease when the connection ends, or, over a Unix socket, as soon as this
+	 * process dies. watched_pid: when that process of the same user dies instead (Unix socket only).
+	 */
+	bool release_on_disconnect;
+	int watched_pid;
 	leased_lost_cb on_lost;       /* may be NULL */
 	leased_renewed_cb on_renewed; /* may be NULL */
 	void *data;           /* handed to the callbacks */

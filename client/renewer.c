@@ -50,6 +50,15 @@ void lease_claim(const struct leased_lease *lease, Leased__Claim *ret_claim,
 	ret_claim->holder = ret_holder;
 }
 
+/* No ttl: only leased_renew changes it. */
+void renewal_message(const struct leased_lease *lease, Leased__Claim *claim, Leased__Renewal *ret_renewal)
+{
+	leased__renewal__init(ret_renewal);
+	ret_renewal->claim = claim;
+	ret_renewal->release_on_disconnect = lease->release_on_disconnect;
+	ret_renewal->watched_pid = (uint32_t)lease->watched_pid;
+}
+
 int64_t renewer_margin_ms(const struct leased_client *client, int64_t ttl_ms)
 {
 	int64_t tenth = ttl_ms / 10;
@@ -269,8 +278,7 @@ static void add(struct batch *batch, struct leased_lease *lease)
 
 	batch->leases[i] = lease;
 	lease_claim(lease, &batch->claims[i], &batch->holders[i]);
-	leased__renewal__init(&batch->renewals[i]); /* no ttl: only leased_renew changes it */
-	batch->renewals[i].claim = &batch->claims[i];
+	renewal_message(lease, &batch->claims[i], &batch->renewals[i]);
 	batch->places[i] = &batch->renewals[i];
 	lease->renewing = true;
 }

@@ -46,6 +46,9 @@ void renewer_expect_ttl(struct leased_lease *lease, int64_t ttl_ms);
 void renewer_take_result(struct leased_lease *lease, int64_t sent_ns,
 	const Leased__RenewalResult *result, struct leased_error *ret_why);
 
+/* A renewal as the protocol wants it. */
+void renewal_message(const struct leased_lease *lease, Leased__Claim *claim, Leased__Renewal *ret_renewal);
+
 /* A claim as the protocol wants it, from a lease; holder is memory for the inner message. */
 void lease_claim(const struct leased_lease *lease, Leased__Claim *ret_claim,
 	Leased__Holder *ret_holder);

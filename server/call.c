@@ -68,6 +68,17 @@ static int check_ttl(const struct session *s, uint64_t ttl_ms, struct leased_err
 	return 0;
 }
 
+/* Whether, and by whose death, the lease is to be given back. */
+static int read_departure(struct request *req, const struct session *s, bool wanted, uint32_t pid,
+	struct leased_error *err)
+{
+	if (pid > INT32_MAX || (pid > 0 && !wanted))
+		return fail(err, LEASED_EDATA, "watched_pid is a process, and goes with release_on_disconnect");
+	req->release_on_disconnect = wanted;
+	req->watched_pid = (pid_t)pid;
+	return pid > 0 ? holdings_check_pid((pid_t)pid, s->principal.pid, s->principal.uid, err) : 0;
+}
+
 static int take_acquire(struct session *s, struct call *call, const Leased__Acquire *m,
 	struct leased_error *err)
 {
@@ -93,6 +104,9 @@ static int take_acquire(struct session *s, struct call *call, const Leased__Acqu
 	req->min_hold_ms = (int64_t)m->min_hold_ms;
 	req->value = as_text(m->value);
 	req->has_value = m->value.len > 0;
+	rc = read_departure(req, s, m->release_on_disconnect, m->watched_pid, err);
+	if (rc < 0)
+		return rc;
 	return keep_principal(call, &req->claim);
 }
 
@@ -114,6 +128,8 @@ static int take_renew(struct session *s, struct call *call, const Leased__Renew 
 			err);
 		if (rc == 0 && r->ttl_ms > 0)
 			rc = check_ttl(s, r->ttl_ms, err);
+		if (rc == 0)
+			rc = read_departure(req, s, r->release_on_disconnect, r->watched_pid, err);
 		if (rc == 0 && i == 0)
 			rc = keep_principal(call, &req->claim);
 		if (rc < 0)
@@ -199,8 +215,22 @@ static void call_free(struct call *call)
 	free(call);
 }
 
+/* What the outcome means for leases that are given back when their holder goes. */
+static void note_holdings(struct holdings *holdings, const struct call *call)
+{
+	for (size_t i = 0; i < call->n_requests; i++) {
+		const struct request *req = &call->requests[i];
+
+		if (req->status == LEASED_OK && req->release_on_disconnect)
+			holdings_keep(holdings, call->session, req);
+		else if (req->status == LEASED_OK && req->verb == VERB_RELEASE)
+			holdings_drop(holdings, &req->claim);
+	}
+}
+
 static void finish(struct call *call)
 {
+	note_holdings(call->holdings, call);
 	if (call->session) /* otherwise nobody is left to be told */
 		reply_outcome(call);
 	call_free(call);
@@ -238,6 +268,7 @@ static struct call *call_new(struct session *s, struct arena *arena,
 		return NULL;
 	call->id = m->id;
 	call->session = s;
+	call->holdings = s->all->holdings;
 	call->arena = *arena;
 	*arena = (struct arena){ 0 };
 	call->n_requests = n;

@@ -74,6 +74,25 @@ void errand_give_back(struct engine *e, struct request *grant)
 	engine_finish(e, grant, LEASED_ECANCELLED); /* it expires by itself */
 }
 
+static void on_released(struct request *req)
+{
+	if (req->status < 0 && req->status != LEASED_ENOTHELD && req->status != LEASED_ELOST)
+		log_event(LOG_WARN, "not_given_back", "status", 's', status_name(req->status), "then", 's',
+			"it expires by itself", NULL);
+	errand_free(req->owner);
+}
+
+void errand_release(struct engine *e, const struct claim *claim)
+{
+	struct errand *errand = errand_new(e, VERB_RELEASE, claim, on_released);
+
+	if (!errand)
+		return;
+	errand->req.retry = true;
+	if (engine_submit(e, &errand->req) < 0)
+		errand_free(errand);
+}
+
 /* A row that stays is found by whoever stands behind it: see turns.c. */
 static void on_left(struct request *req)
 {

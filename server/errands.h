@@ -9,6 +9,9 @@
 /* Gives a cancelled grant back, then answers it: whoever was told that it is cancelled finds it free. */
 void errand_give_back(struct engine *e, struct request *grant);
 
+/* Releases a lease whose holder has gone. */
+void errand_release(struct engine *e, const struct claim *claim);
+
 /* Leaves the queue of name. place as in leave.sql: one row, or negative: all of ours before it. */
 void errand_leave(struct engine *e, struct text name, int64_t place);
 

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "heap.h"
 #include "leased_status.h"
@@ -64,6 +65,8 @@ struct request {
 	int64_t min_hold_ms;
 	struct text value;     /* ACQUIRE */
 	bool has_value;
+	bool release_on_disconnect; /* ACQUIRE, RENEW: see holdings.h */
+	pid_t watched_pid;
 	bool has_exit_status;  /* RELEASE */
 	int32_t exit_status;
 	bool retry;            /* RELEASE: having been released by this claim is success */

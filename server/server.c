@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "devpg.h"
 #include "engine.h"
+#include "holdings.h"
 #include "listener.h"
 #include "log.h"
 #include "notices.h"
@@ -29,6 +30,7 @@ struct server {
 	char *const *argv;
 	struct devpg devpg;
 	struct engine *engine;
+	struct holdings *holdings;
 	struct notices notices;
 	struct sessions sessions;
 	struct listener listeners[CONFIG_LISTEN_MAX];
@@ -66,6 +68,7 @@ static void on_tick(uv_timer_t *timer)
 	struct server *srv = timer->data;
 
 	sessions_tick(&srv->sessions);
+	holdings_tick(srv->holdings);
 	notify_watchdog();
 }
 
@@ -257,6 +260,7 @@ static void on_notices_closed(void *owner)
 {
 	struct server *srv = owner;
 
+	holdings_free(srv->holdings);
 	engine_close(srv->engine, close_rest, srv);
 }
 
@@ -298,6 +302,7 @@ static void stop(struct server *srv)
 	srv->stopping = true;
 	log_event(LOG_INFO, "stopping", NULL);
 	notify_stopping();
+	holdings_leave(srv->holdings);
 	for (size_t i = 0; i < srv->config->n_listen; i++)
 		listener_close(&srv->listeners[i]);
 	sessions_pause(&srv->sessions);
@@ -321,11 +326,13 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 		goto stop_dev;
 	start_loop(&srv);
 	rc = engine_new(&srv.engine, &srv.loop, config, err);
+	if (rc == 0 && holdings_new(&srv.holdings, &srv.loop, srv.engine) < 0)
+		rc = fail(err, LEASED_ENOMEM, "out of memory");
 	if (rc < 0) {
 		close_rest(&srv);
 		goto run_dry;
 	}
-	sessions_init(&srv.sessions, config, srv.engine);
+	sessions_init(&srv.sessions, config, srv.engine, srv.holdings);
 	srv.sessions.notices_problem = srv.notices.why;
 	rc = notices_start(&srv.notices, &srv.loop, config, store_daemon(engine_store(srv.engine)),
 		&notices_events, &srv, err);

@@ -43,9 +43,11 @@ static void move_to(struct session *s, enum session_state state)
 		list_append(&s->all->closing, &s->link);
 }
 
-void sessions_init(struct sessions *all, const struct config *config, struct engine *engine)
+void sessions_init(struct sessions *all, const struct config *config, struct engine *engine,
+	struct holdings *holdings)
 {
-	*all = (struct sessions){ .config = config, .engine = engine, .started_ms = clock_ms() };
+	*all = (struct sessions){ .config = config, .engine = engine, .holdings = holdings,
+		.started_ms = clock_ms() };
 	list_init(&all->handshaking);
 	list_init(&all->ready);
 	list_init(&all->closing);
@@ -73,6 +75,7 @@ void session_accept(struct sessions *all, uv_stream_t *listener)
 	s->heard_ms = clock_ms();
 	s->transport_open = true;
 	list_init(&s->calls);
+	list_init(&s->holdings);
 	list_init(&s->dirty);
 	list_init(&s->link);
 	list_append(&all->handshaking, &s->link);
@@ -198,6 +201,7 @@ void session_close(struct session *s, int status, const char *why)
 	}
 	move_to(s, SESSION_CLOSING);
 	call_abandon_all(s);
+	holdings_end(s->all->holdings, s);
 	transport_close(&s->transport);
 }
 

@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "engine.h"
+#include "holdings.h"
 #include "list.h"
 #include "principal.h"
 #include "transport.h"
@@ -22,6 +23,7 @@ struct session;
 struct sessions {
 	const struct config *config;
 	struct engine *engine;
+	struct holdings *holdings;
 	struct list handshaking; /* session.link, oldest first */
 	struct list ready;       /* session.link, the longest silent first */
 	struct list closing;     /* session.link */
@@ -40,13 +42,15 @@ struct session {
 	struct sessions *all;
 	struct list link, dirty;
 	struct list calls;    /* call.link, oldest first: those in flight */
+	struct list holdings; /* see holdings.c */
 	size_t n_calls;
 	int64_t heard_ms;     /* when the client last said something */
 	struct principal principal;
 	bool transport_open;
 };
 
-void sessions_init(struct sessions *all, const struct config *config, struct engine *engine);
+void sessions_init(struct sessions *all, const struct config *config, struct engine *engine,
+	struct holdings *holdings);
 
 /*
  * A session for a connection that waits on listener; type is UV_TCP or UV_NAMED_PIPE. Over the limit
