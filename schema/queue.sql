@@ -1,12 +1,15 @@
 -- One batch of waiters that stand in line, in the order of their coming. One that stood there already,
 -- perhaps at another daemon ($6 is ours), keeps its place. Returns the places in that same order.
--- The lock on the lease makes a release either see the new row, or be over when this returns; one that
--- is under way has the row locked, and then nothing is sure: ask for the place once more.
+-- The lock on a held lease makes its release either see the new row, or be over when this returns; one
+-- that is under way has the lease locked, and then nothing is sure: ask for the place once more. A free
+-- lease must not be locked, for the first in line is about to take it.
 WITH here AS (
     INSERT INTO leased.daemons (id, seen_at) VALUES ($6::int8, now())
     ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
 ), locked AS MATERIALIZED (
-    SELECT l.name FROM leased.leases l WHERE l.name = ANY ($1::text[]) FOR SHARE SKIP LOCKED
+    SELECT l.name FROM leased.leases l
+     WHERE l.name = ANY ($1::text[]) AND l.released_at IS NULL AND l.expires_at > now()
+       FOR SHARE SKIP LOCKED
 )
 INSERT INTO leased.waiters AS w (name, place, daemon, holder_host, holder_pid, holder_nonce, principal)
 SELECT r.name, nextval('leased.place_seq'), $6::int8, r.host, r.pid, r.nonce, r.principal
@@ -16,4 +19,5 @@ SELECT r.name, nextval('leased.place_seq'), $6::int8, r.host, r.pid, r.nonce, r.
     ON CONFLICT (name, holder_nonce, holder_pid, holder_host, principal)
     DO UPDATE SET daemon = excluded.daemon
 RETURNING w.place, w.holder_nonce, w.name IN (SELECT name FROM locked)
-    OR NOT EXISTS (SELECT FROM leased.leases x WHERE x.name = w.name)
+    OR NOT EXISTS (SELECT FROM leased.leases x
+                    WHERE x.name = w.name AND x.released_at IS NULL AND x.expires_at > now())

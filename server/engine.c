@@ -227,7 +227,10 @@ void engine_notified(struct engine *e, int64_t daemon, struct text name)
 void engine_set_listening(struct engine *e, bool listening)
 {
 	e->listening = listening;
-	turns_wake_all(e);
+	if (listening) /* what the line lost with the server, and what was said meanwhile, is made good */
+		turns_draw_places(e);
+	else
+		turns_wake_all(e);
 }
 
 void engine_flush(struct engine *e)

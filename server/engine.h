@@ -44,7 +44,10 @@ void engine_flush(struct engine *e);
 /* It is the turn of a waiter of this daemon (store_daemon), the database says; others are ignored. */
 void engine_notified(struct engine *e, int64_t daemon, struct text name);
 
-/* Whether such words arrive: until then, waiters look for themselves every poll_interval. */
+/*
+ * Whether such words arrive: until then, waiters look for themselves every poll_interval. From then on
+ * each asks for its place once more: the line is not durable, and a crash of the server may shorten it.
+ */
 void engine_set_listening(struct engine *e, bool listening);
 
 /* How many have been taken up and not been answered, waiters aside. */

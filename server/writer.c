@@ -37,6 +37,9 @@ static const struct statement {
 	[VERB_LIST] = { "list", sql_list },
 };
 
+/* A flight that changes nothing but the line of waiters need not reach the disk: see engine_set_listening(). */
+static const char not_durable[] = "SELECT set_config('synchronous_commit', 'off', true)";
+
 /* READ COMMITTED whatever the database's default, where a session setting cannot do it. */
 static const char set_isolation[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
@@ -426,20 +429,41 @@ static int send_batch(struct writer *w, struct batch *batch)
 	return PQsendQueryPrepared(w->pg.conn, s->name, p->n, p->values, p->lengths, p->formats, 1);
 }
 
-/* What goes ahead of the statements: through a pool, the isolation level and the settings. */
+static bool must_be_durable(const struct flight *f)
+{
+	for (size_t i = 0; i < f->n_batches; i++)
+		if (f->batches[i].verb <= VERB_ACQUIRE)
+			return true;
+	return false;
+}
+
+static bool writes(const struct flight *f)
+{
+	for (size_t i = 0; i < f->n_batches; i++)
+		if (f->batches[i].verb != VERB_LOOK && f->batches[i].verb != VERB_LIST)
+			return true;
+	return false;
+}
+
+/* What goes ahead of the statements; through a pool also the isolation level and the settings. */
 static int send_ahead(struct writer *w)
 {
 	int ok = 1;
 
 	w->n_ahead = 0;
-	if (!w->info.pooled)
-		return 1;
-	if (strcmp(w->info.isolation, "read committed") != 0) {
+	if (w->info.pooled && strcmp(w->info.isolation, "read committed") != 0) {
 		ok = PQsendQueryParams(w->pg.conn, set_isolation, 0, NULL, NULL, NULL, NULL, 0);
 		w->n_ahead++;
 	}
-	w->n_ahead++;
-	return ok && send_settings(w);
+	if (w->info.pooled) {
+		ok = ok && send_settings(w);
+		w->n_ahead++;
+	}
+	if (writes(&w->flight) && !must_be_durable(&w->flight)) {
+		ok = ok && PQsendQueryParams(w->pg.conn, not_durable, 0, NULL, NULL, NULL, NULL, 0);
+		w->n_ahead++;
+	}
+	return ok;
 }
 
 void writer_send(struct writer *w)

@@ -218,3 +218,24 @@ def test_releases_and_waiters_that_cross(three):
         time.sleep(0.002 * (i % 10))
         release(three[i % 3], lease, name)
         granted(waiter)
+
+
+def test_the_line_survives_a_crash_of_the_server(own_postgres, start_daemon):
+    """The line is not written durably: after a crash each waiter makes sure of its place."""
+    a, b = (start_daemon(own_postgres.conninfo(), args=[*NO_POLL, "--request-timeout", "60s"]) for _ in range(2))
+    for daemon in (a, b):
+        daemon.wait_event("notifications_ready")
+    lease = ctl_json(a, "acquire", "-t", "10m", "x")[0]
+    line = [stand(daemon, "x", i + 1) for i, daemon in enumerate((a, b, a))]
+    with own_postgres.connect() as db:
+        db.execute("DELETE FROM leased.waiters")  # the worst that a crash can do
+    own_postgres.stop(signal.SIGQUIT)
+    own_postgres.start()
+    for daemon in (a, b):
+        until(lambda daemon=daemon: daemon.log().count("event=notifications_ready") == 2, "notifications again")
+    until(lambda: waiters(a, "x") == 3, "all to stand in line again")
+    for process in line:  # in whatever order the daemons came back
+        release(a, lease)
+        lease = until(lambda: next((json.loads(p.communicate()[0]) for p in line if p.poll() is not None and not p.stdout.closed),
+                                   None), "the next grant")
+        assert lease["token"]
