@@ -95,6 +95,7 @@ struct request {
 	uint16_t tries;
 	int64_t place;    /* ACQUIRE: in the queue over all daemons, 0: none. LEAVE: see leave.sql */
 	bool asked;       /* since it has this place */
+	bool place_lost;  /* perhaps; it is drawn again before it waits on */
 	bool looking;     /* the store reads the row for it, whatever its verb */
 	bool queueing;    /* the store puts it in the queue */
 	bool cancelled;   /* nobody wants the grant any more */

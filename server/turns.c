@@ -33,6 +33,7 @@ void turns_set_place(struct engine *e, struct request *req, int64_t place)
 {
 	e->n_placed += (size_t)(place > 0) - (size_t)(req->place > 0);
 	req->place = place;
+	req->place_lost = false;
 	req->asked = false;
 	if (place > 0 && !uv_is_active((uv_handle_t *)&e->beat))
 		uv_timer_start(&e->beat, errand_on_beat, BEAT_MS, BEAT_MS);
@@ -307,7 +308,7 @@ static void granted(struct engine *e, struct request *req)
 /* Whoever waits and has no place draws one; the others stay where they are. */
 static void stay(struct engine *e, struct name_queue *queue, struct request *req)
 {
-	if (req->place == 0)
+	if (req->place == 0 || req->place_lost)
 		draw_place(e, queue, req);
 	else
 		wait_on(e, queue, req);
@@ -361,8 +362,10 @@ static void not_to_be_had(struct engine *e, struct request *req)
 		status = req->view ? LEASED_EGUARDED : LEASED_EUNAVAILABLE;
 	step_down(req);
 	tell_the_others(e, queue, &req->claim);
-	if (status == 0)
+	if (status == 0 && req->wait_ms == 0)
 		wait_on(e, queue, req);
+	else if (status == 0)
+		stay(e, queue, req);
 	park(e, queue, engine_pause_ms(queue->rounds));
 	if (status < 0)
 		engine_finish(e, req, status);
@@ -413,6 +416,8 @@ void turns_draw_places(struct engine *e)
 
 	HASH_ITER(hh, e->waiters.queues, queue, next)
 	{
+		if (queue->asking && queue->asking->place > 0)
+			queue->asking->place_lost = true;
 		for (uint32_t i = queue->n_waiting; i > 0; i--) {
 			struct request *req = waiters_first(queue);
 			bool had_place = req->place > 0;

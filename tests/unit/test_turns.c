@@ -394,6 +394,24 @@ static void lost_places_are_drawn_anew(void **state)
 	leaves(w, 12);
 }
 
+/* The one that asks when places may have been lost makes sure of its own before it waits on. */
+static void a_place_lost_while_asking_is_drawn_anew(void **state)
+{
+	struct rig *w = *state;
+	struct claim held = claim_of("n", 1);
+	struct asked a;
+
+	stands_in_line(w, &a, 2, 1, &held, 30000);
+	engine_notified(w->engine, store_daemon(w->store), text_of("n"));
+	engine_set_listening(w->engine, true); /* the server was gone meanwhile */
+	fake_store_miss(w->store, next_is(w, &a));
+	fake_store_show(w->store, next_is(w, &a), &held, false, 30000);
+	assert_true(a.req.queueing);
+	fake_store_place(w->store, next_is(w, &a), 5);
+	fake_store_grant(w->store, next_is(w, &a), 2, 30000);
+	ended(&a, LEASED_OK);
+}
+
 /* A reply that cannot be sent ends the session, which then abandons what it is being told. */
 static void one_that_is_answered_can_no_longer_be_taken_back(void **state)
 {
@@ -431,6 +449,7 @@ int main(void)
 		TEST(a_grant_is_found_again_behind_a_line),
 		TEST(an_outage_answers_all_that_do_not_wait),
 		TEST(lost_places_are_drawn_anew),
+		TEST(a_place_lost_while_asking_is_drawn_anew),
 		TEST(one_that_is_answered_can_no_longer_be_taken_back),
 #undef TEST
 	};
