@@ -109,9 +109,13 @@ static void say_hello(struct leased_client *client, struct connection *c)
 {
 	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
 	Leased__Hello hello = LEASED__HELLO__INIT;
+	static char lost[] = FEATURE_LOST;
+	char *features[] = { lost };
 
 	hello.version_min = hello.version_max = 1;
 	hello.program = client->program;
+	hello.n_features = 1;
+	hello.features = features;
 	message.body_case = LEASED__CLIENT_MESSAGE__BODY_HELLO;
 	message.hello = &hello;
 	call_put(client, &c->channel, &message);
@@ -163,6 +167,8 @@ static int take_message(struct leased_client *client, struct connection *c, stru
 		return take_welcome(client, c, message, why);
 	if (message->body_case == LEASED__SERVER_MESSAGE__BODY_PONG)
 		c->ping_ns = 0;
+	else if (message->body_case == LEASED__SERVER_MESSAGE__BODY_LOST)
+		renewer_take_lost(client, message->lost);
 	else
 		calls_take_reply(client, arena, message);
 	return 0;

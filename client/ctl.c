@@ -61,7 +61,7 @@ int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)
 
 /* Options. */
 
-enum { OPT_MIN_HOLD = 256, OPT_VALUE, OPT_GRACE, OPT_HOLDER, OPT_TOKEN, OPT_RELEASE_ON_DISCONNECT, OPT_HELP };
+enum { OPT_MIN_HOLD = 256, OPT_VALUE, OPT_GRACE, OPT_HOLDER, OPT_TOKEN, OPT_REASON, OPT_RELEASE_ON_DISCONNECT, OPT_HELP };
 
 static const struct row {
 	struct option option;
@@ -76,7 +76,8 @@ static const struct row {
 	{ { "release-on-disconnect", no_argument, NULL, OPT_RELEASE_ON_DISCONNECT }, TAKES_GRACE },
 	{ { "grace", required_argument, NULL, OPT_GRACE }, TAKES_GRACE },
 	{ { "holder", required_argument, NULL, OPT_HOLDER }, TAKES_CLAIM },
-	{ { "token", required_argument, NULL, OPT_TOKEN }, TAKES_CLAIM },
+	{ { "token", required_argument, NULL, OPT_TOKEN }, TAKES_CLAIM | TAKES_REASON },
+	{ { "reason", required_argument, NULL, OPT_REASON }, TAKES_REASON },
 	{ { "help", no_argument, NULL, OPT_HELP }, TAKES_ALWAYS },
 };
 #define N_ROWS (sizeof rows / sizeof rows[0])
@@ -142,6 +143,7 @@ static int take_option(struct lease_options *o, int option, const char *command,
 	case OPT_MIN_HOLD:
 		return read_duration(&o->acquire.min_hold_ms, command, "the minimum hold", arg, true);
 	case OPT_RELEASE_ON_DISCONNECT: o->acquire.release_on_disconnect = true; return 0;
+	case OPT_REASON: o->reason = arg; return 0;
 	case OPT_GRACE: return read_duration(&o->grace_ms, command, "the grace", arg, true);
 	case OPT_VALUE:
 		o->acquire.value = arg;
@@ -179,7 +181,11 @@ static int check_options(const struct lease_options *o, unsigned takes, const ch
 
 	if (takes & TAKES_CLAIM && (!o->has_holder || !o->has_token))
 		return ctl_usage(command, "--holder and --token say whose lease it is");
+	if (takes & TAKES_REASON && !o->reason)
+		return ctl_usage(command, "--reason says why, for the history");
 	rc = name_check((const uint8_t *)o->name, strlen(o->name), &err);
+	if (rc == 0 && o->reason)
+		rc = reason_check((const uint8_t *)o->reason, strlen(o->reason), &err);
 	if (rc < 0)
 		return ctl_fail(command, rc, err.text);
 	rc = value_check(o->acquire.value, o->acquire.value_len, &err);

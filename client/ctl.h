@@ -23,6 +23,7 @@ int cmd_run(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_acquire(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_renew(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_release(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_steal(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_get(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_list(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_elect(const struct ctl *ctl, int argc, char *argv[]);
@@ -49,6 +50,7 @@ struct lease_options {
 	bool has_holder, has_token;
 	struct holder holder;
 	uint64_t token;
+	const char *reason;    /* of a steal */
 	char **command;        /* behind --, NULL: none */
 };
 
@@ -58,6 +60,7 @@ struct lease_options {
 #define TAKES_CLAIM   8u /* --holder --token */
 #define TAKES_TTL     16u
 #define TAKES_ALWAYS  64u /* --help */
+#define TAKES_REASON  128u /* --reason, and perhaps --token */
 #define TAKES_ELECT   32u /* -t --min-hold --value */
 
 /*

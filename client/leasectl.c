@@ -53,6 +53,13 @@ static const struct command {
 		"      --holder HOLDER      as acquire printed it\n"
 		"      --token TOKEN        likewise\n"
 		"      --help\n" },
+	{ "steal", cmd_steal, "end somebody else's lease, and say why",
+		"Usage: leasectl steal NAME --reason TEXT [--token TOKEN]\n"
+		"Ends the grant of whoever holds NAME, at once: the holder is told and stops, the next in line\n"
+		"takes over. Recorded in the history. Exits with 75 when nobody holds it, 77 when you may not.\n\n"
+		"      --reason TEXT        why, up to 1,024 bytes\n"
+		"      --token TOKEN        only this grant, not a later one\n"
+		"      --help\n" },
 	{ "get", cmd_get, "who holds a lease",
 		"Usage: leasectl get NAME\n"
 		"Prints who holds NAME. Exits with 0 when it is held, 75 when it is free.\n\n"

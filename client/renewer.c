@@ -141,6 +141,22 @@ void renewer_lose(struct leased_lease *lease, const struct leased_error *why)
 	end_callback(client);
 }
 
+void renewer_take_lost(struct leased_client *client, const Leased__Lost *lost)
+{
+	struct leased_error why;
+
+	for (struct list *node = client->leases.next; node != &client->leases; node = node->next) {
+		struct leased_lease *lease = list_entry(node, struct leased_lease, link);
+
+		if (lease->token != lost->token || strlen(lease->name) != lost->name.len ||
+			memcmp(lease->name, lost->name.data, lost->name.len) != 0)
+			continue;
+		fail(&why, LEASED_ELOST, "%s", lost->why);
+		renewer_lose(lease, &why);
+		return;
+	}
+}
+
 static int64_t retry_ns(const struct leased_lease *lease)
 {
 	int64_t ms = lease->ttl_ms / 12;

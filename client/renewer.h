@@ -46,6 +46,9 @@ void renewer_expect_ttl(struct leased_lease *lease, int64_t ttl_ms);
 void renewer_take_result(struct leased_lease *lease, int64_t sent_ns,
 	const Leased__RenewalResult *result, struct leased_error *ret_why);
 
+/* The daemon says that a grant was ended by somebody else; one that we do not hold is ignored. */
+void renewer_take_lost(struct leased_client *client, const Leased__Lost *lost);
+
 /* A renewal as the protocol wants it. */
 void renewal_message(const struct leased_lease *lease, Leased__Claim *claim, Leased__Renewal *ret_renewal);
 

@@ -136,3 +136,17 @@ int verb_release(struct leased_client *client, const char *name, const struct ho
 	verb_reply_fini(&reply);
 	return rc;
 }
+
+int verb_steal(struct leased_client *client, const char *name, const char *reason, uint64_t token,
+	struct verb_reply *ret_reply, struct leased_error *err)
+{
+	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
+	Leased__Steal steal = LEASED__STEAL__INIT;
+
+	steal.name = bytes_of(name);
+	steal.reason = bytes_of(reason);
+	steal.token = token;
+	message.body_case = LEASED__CLIENT_MESSAGE__BODY_STEAL;
+	message.steal = &steal;
+	return verb_call(client, &message, LEASED__SERVER_MESSAGE__BODY_STOLEN, ret_reply, err);
+}

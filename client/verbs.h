@@ -42,4 +42,8 @@ int verb_renew(struct leased_client *client, const char *name, const struct hold
 int verb_release(struct leased_client *client, const char *name, const struct holder *holder,
 	uint64_t token, struct leased_error *err);
 
+/* Ends somebody else's grant. reply: Stolen. LEASED_EFREE: nobody holds it. */
+int verb_steal(struct leased_client *client, const char *name, const char *reason, uint64_t token,
+	struct verb_reply *ret_reply, struct leased_error *err);
+
 #endif

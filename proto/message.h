@@ -5,6 +5,9 @@
 #ifndef MESSAGE_H
 #define MESSAGE_H
 
+/* Features of Hello and Welcome, see PROTOCOL.md. */
+#define FEATURE_LOST "lost"
+
 #include <stddef.h>
 #include <stdint.h>
 

@@ -57,14 +57,15 @@ static bool is_unsafe_to_show(uint32_t c)
 }
 
 /* Checks length, UTF-8 and controls; what names the thing in the sentence. */
-static int check_text(const char *what, const uint8_t *text, size_t len, struct leased_error *err)
+static int check_text(const char *what, const uint8_t *text, size_t len, size_t max,
+	struct leased_error *err)
 {
 	uint32_t c;
 	size_t n;
 
-	if (len > NAME_MAX_LEN)
-		return fail(err, LEASED_EDATA, "the %s is %zu bytes long, at most %d are allowed",
-			what, len, NAME_MAX_LEN);
+	if (len > max)
+		return fail(err, LEASED_EDATA, "the %s is %zu bytes long, at most %zu are allowed",
+			what, len, max);
 	for (size_t i = 0; i < len; i += n) {
 		n = decode(text + i, len - i, &c);
 		if (n == 0)
@@ -82,18 +83,17 @@ int name_check(const uint8_t *name, size_t len, struct leased_error *err)
 {
 	if (len == 0)
 		return fail(err, LEASED_EDATA, "the name is empty");
-	return check_text("name", name, len, err);
+	return check_text("name", name, len, NAME_MAX_LEN, err);
 }
 
 int host_check(const uint8_t *host, size_t len, struct leased_error *err)
 {
-	_Static_assert(HOST_MAX_LEN == NAME_MAX_LEN, "check_text knows one limit");
 	if (len == 0)
 		return fail(err, LEASED_EDATA, "the host of the holder is empty");
 	if (memchr(host, ':', len) || memchr(host, ' ', len))
 		return fail(
 			err, LEASED_EDATA, "the host of the holder has a colon or a space in it");
-	return check_text("host of the holder", host, len, err);
+	return check_text("host of the holder", host, len, HOST_MAX_LEN, err);
 }
 
 int value_check(const uint8_t *value, size_t len, struct leased_error *err)
@@ -114,9 +114,16 @@ int value_check(const uint8_t *value, size_t len, struct leased_error *err)
 	return 0;
 }
 
+int reason_check(const uint8_t *reason, size_t len, struct leased_error *err)
+{
+	if (len == 0)
+		return fail(err, LEASED_EDATA, "the reason is empty");
+	return check_text("reason", reason, len, REASON_MAX_LEN, err);
+}
+
 int prefix_check(const uint8_t *prefix, size_t len, struct leased_error *err)
 {
-	return check_text("prefix", prefix, len, err);
+	return check_text("prefix", prefix, len, NAME_MAX_LEN, err);
 }
 
 /* One character (or one byte that is none) as it shall be shown; returns the bytes of out used. */

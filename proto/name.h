@@ -12,6 +12,7 @@
 #define NAME_MAX_LEN  255
 #define HOST_MAX_LEN  255
 #define VALUE_MAX_LEN 4096
+#define REASON_MAX_LEN 1024
 
 /*
  * 0, or LEASED_EDATA with a sentence in err: empty, over 255 bytes, not UTF-8 (RFC 3629: no
@@ -25,6 +26,9 @@ int host_check(const uint8_t *host, size_t len, struct leased_error *err);
 
 /* 0 to 4,096 bytes of UTF-8 without NUL; other control characters are fine. */
 int value_check(const uint8_t *value, size_t len, struct leased_error *err);
+
+/* Why a lease was stolen: 1 to 1,024 bytes, otherwise as a name. */
+int reason_check(const uint8_t *reason, size_t len, struct leased_error *err);
 
 /* A list prefix: as a name, but may be empty. */
 int prefix_check(const uint8_t *prefix, size_t len, struct leased_error *err);

@@ -39,7 +39,7 @@ CREATE TABLE leased.leases (
 CREATE TABLE leased.events (
     name         text COLLATE "C" NOT NULL,
     token        bigint NOT NULL,
-    ended        text NOT NULL CHECK (ended IN ('released', 'expired')),
+    ended        text NOT NULL CHECK (ended IN ('released', 'expired', 'stolen')),
     holder_host  text NOT NULL,
     holder_pid   integer NOT NULL,
     holder_nonce bigint NOT NULL,
@@ -47,6 +47,8 @@ CREATE TABLE leased.events (
     acquired_at  timestamptz NOT NULL,
     ended_at     timestamptz NOT NULL,
     exit_status  integer,
+    stolen_by    text CHECK ((stolen_by IS NOT NULL) = (ended = 'stolen')), -- the principal
+    reason       text CHECK (octet_length(reason) <= 1024),
     PRIMARY KEY (name, token)
 );
 CREATE INDEX events_ended_at ON leased.events USING brin (ended_at);

@@ -166,6 +166,14 @@ BEGIN
 END
 $$;
 
+-- Tells all daemons that a grant was ended by somebody else: `s`, token, name, principal of the holder,
+-- and who did it why.
+CREATE FUNCTION leased.notify_stolen(name text, token bigint, principal text, stealer text, reason text)
+RETURNS void
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+SELECT pg_notify('leased', format(E's\t%s\t%s\t%s\t%s: %s', token, name, principal, stealer, reason))
+$$;
+
 -- Takes the lease, or returns no row when someone else holds it (or a guarded transaction still uses
 -- an expired one). nonce: 64 random bits, drawn by the caller for each acquisition; the same holder
 -- again gets the same grant. Never waits for a row lock of a guarded transaction.
@@ -294,6 +302,38 @@ BEGIN
     PERFORM leased.notify_next(ARRAY[q.name], ARRAY[q.daemon])
        FROM (SELECT q.name, q.daemon FROM leased.queue q
               WHERE q.name = release.name ORDER BY q.place LIMIT 1) q;
+END
+$$;
+
+-- Ends the grant of whoever holds the lease, and records who did it and why. Not for leased_app: its
+-- caller needs the right to it. Raises LE001 when nobody holds it. Returns the token that was ended.
+CREATE FUNCTION leased.steal(name text, reason text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    l leased.leases;
+    t timestamptz;
+BEGIN
+    IF reason IS NULL OR octet_length(reason) NOT BETWEEN 1 AND 1024 THEN
+        RAISE EXCEPTION 'leased: a steal needs a reason of 1 to 1024 bytes' USING ERRCODE = 'LE002';
+    ELSIF reason ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
+        RAISE EXCEPTION 'leased: a reason holds no control characters' USING ERRCODE = 'LE002';
+    END IF;
+    SELECT * INTO l FROM leased.leases x WHERE x.name = steal.name FOR NO KEY UPDATE;
+    t := clock_timestamp();
+    IF l.name IS NULL OR l.released_at IS NOT NULL OR l.expires_at <= t THEN
+        RAISE EXCEPTION 'leased: steal "%": nobody holds it', steal.name USING ERRCODE = 'LE001';
+    END IF;
+    UPDATE leased.leases x SET released_at = t, expires_at = t WHERE x.name = steal.name;
+    INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal,
+        acquired_at, ended_at, stolen_by, reason)
+    VALUES (l.name, l.token, 'stolen', l.holder_host, l.holder_pid, l.holder_nonce, l.principal,
+        l.acquired_at, t, session_user, steal.reason);
+    PERFORM leased.notify_stolen(l.name, l.token, l.principal, session_user, steal.reason);
+    PERFORM leased.notify_next(ARRAY[q.name], ARRAY[q.daemon])
+       FROM (SELECT q.name, q.daemon FROM leased.queue q
+              WHERE q.name = steal.name ORDER BY q.place LIMIT 1) q;
+    RETURN l.token;
 END
 $$;
 

@@ -24,6 +24,7 @@ enum column {
 	COL_EXIT_STATUS,
 	COL_PLACE,
 	COL_RETRY,
+	COL_REASON,
 };
 
 /* The arrays of each statement, in the order of its parameters. */
@@ -34,6 +35,7 @@ static const enum column columns[VERB_COUNT][BATCH_PARAMS_MAX + 1] = {
 		COL_TTL_MS, COL_END },
 	[VERB_RELEASE] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
 		COL_EXIT_STATUS, COL_RETRY, COL_END },
+	[VERB_STEAL] = { COL_NAME, COL_TOKEN, COL_PRINCIPAL, COL_REASON, COL_END },
 	[VERB_LOOK] = { COL_NAME, COL_END },
 	[VERB_QUEUE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_END },
 	[VERB_LEAVE] = { COL_NAME, COL_PLACE, COL_END },
@@ -46,6 +48,7 @@ static uint32_t column_oid(enum column column)
 	case COL_NAME:
 	case COL_HOST:
 	case COL_PRINCIPAL:
+	case COL_REASON:
 	case COL_VALUE: return OID_TEXT;
 	case COL_RETRY: return OID_BOOL;
 	case COL_PID:
@@ -178,6 +181,7 @@ static void put_element(struct params *p, enum column column, const struct reque
 	case COL_PID: put_i32_element(p, c->pid); break;
 	case COL_NONCE: put_i64_element(p, (int64_t)c->nonce); break;
 	case COL_MIN_HOLD_MS: put_i64_element(p, req->min_hold_ms); break;
+	case COL_REASON: put_text_element(p, req->reason); break;
 	case COL_PLACE: put_i64_element(p, req->place); break;
 	case COL_RETRY: put_bool_element(p, req->retry || req->uncertain); break;
 	case COL_TTL_MS:
@@ -269,6 +273,7 @@ int batch_encode(const struct batch *batch, struct params *params)
 	switch (batch->verb) {
 	case VERB_ACQUIRE: put_flag(params, batch->short_epoch); break;
 	case VERB_RELEASE:
+	case VERB_STEAL:
 	case VERB_QUEUE:
 	case VERB_LEAVE:
 	case VERB_BEAT:
@@ -390,7 +395,7 @@ static struct text copy_text(char **at, struct text text)
 	return copy;
 }
 
-/* Columns of look.sql and list.sql. NULL: out of memory, or not such a row. */
+/* Columns of look.sql, list.sql and steal.sql. NULL: out of memory, or not such a row. */
 static struct lease_view *read_view(const PGresult *result, int row)
 {
 	struct text name, host, principal, value;
@@ -398,7 +403,7 @@ static struct lease_view *read_view(const PGresult *result, int row)
 	int64_t token, nonce, acquired, expires, now;
 	char *at;
 
-	if (PQnfields(result) != 14 || !get_i64(result, row, 13, &v.waiters) || !get_i64(result, row, 2, &token) ||
+	if (PQnfields(result) < 14 || !get_i64(result, row, 13, &v.waiters) || !get_i64(result, row, 2, &token) ||
 		!get_i32(result, row, 4, &v.claim.pid) || !get_i64(result, row, 5, &nonce) ||
 		!get_i64(result, row, 7, &acquired) || !get_i64(result, row, 8, &expires) ||
 		!get_bool(result, row, 9, &v.released) || !get_i64(result, row, 10, &v.ttl_ms) ||
@@ -488,6 +493,7 @@ int batch_decode(struct batch *batch, const PGresult *result)
 		case VERB_ACQUIRE: rc = decode_grant(batch, result, row); break;
 		case VERB_RENEW: rc = decode_renewal(batch, result, row); break;
 		case VERB_RELEASE: rc = decode_release(batch, result, row); break;
+		case VERB_STEAL:
 		case VERB_LOOK: rc = decode_look(batch, result, row); break;
 		case VERB_QUEUE: rc = decode_place(batch, result, row); break;
 		case VERB_BEAT: rc = decode_beat(batch->reqs[0], result, row); break;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "name.h"
 #include "reply.h"
@@ -161,6 +162,36 @@ static int take_release(struct session *s, struct call *call, const Leased__Rele
 	return keep_principal(call, &req->claim);
 }
 
+/* Until there are permissions: who runs the daemon, and root, over a Unix socket. */
+static bool may_steal(const struct session *s)
+{
+	return s->principal.pid > 0 && (s->principal.uid == 0 || s->principal.uid == geteuid());
+}
+
+static int take_steal(struct session *s, struct call *call, const Leased__Steal *m,
+	struct leased_error *err)
+{
+	struct request *req = &call->requests[0];
+	int rc = name_check(m->name.data, m->name.len, err);
+
+	if (rc == 0)
+		rc = reason_check(m->reason.data, m->reason.len, err);
+	if (rc < 0)
+		return rc;
+	if (!may_steal(s))
+		return fail(err, LEASED_EDENIED,
+			"%s may not steal: only root and the account that runs the daemon may, over a Unix socket",
+			s->principal.name);
+	if (m->token > INT64_MAX)
+		return fail(err, LEASED_EDATA, "a token is below 2^53");
+	req->verb = VERB_STEAL;
+	req->claim.name = as_text(m->name);
+	req->claim.token = m->token;
+	req->claim.principal = (struct text){ s->principal.name, s->principal.len };
+	req->reason = as_text(m->reason);
+	return keep_principal(call, &req->claim);
+}
+
 static int take_get(struct call *call, const Leased__Get *m, struct leased_error *err)
 {
 	struct request *req = &call->requests[0];
@@ -196,6 +227,7 @@ static int fill_requests(struct session *s, struct call *call, const Leased__Cli
 	case LEASED__CLIENT_MESSAGE__BODY_ACQUIRE: return take_acquire(s, call, m->acquire, err);
 	case LEASED__CLIENT_MESSAGE__BODY_RENEW: return take_renew(s, call, m->renew, err);
 	case LEASED__CLIENT_MESSAGE__BODY_RELEASE: return take_release(s, call, m->release, err);
+	case LEASED__CLIENT_MESSAGE__BODY_STEAL: return take_steal(s, call, m->steal, err);
 	case LEASED__CLIENT_MESSAGE__BODY_GET: return take_get(call, m->get, err);
 	case LEASED__CLIENT_MESSAGE__BODY_LIST: return take_list(call, m->list, err);
 	default: return fail(err, LEASED_EPROTO, "an unknown request");
@@ -225,12 +257,29 @@ static void note_holdings(struct holdings *holdings, const struct call *call)
 			holdings_keep(holdings, call->session, req);
 		else if (req->status == LEASED_OK && req->verb == VERB_RELEASE)
 			holdings_drop(holdings, &req->claim);
+		else if (req->status == LEASED_OK && req->verb == VERB_STEAL)
+			holdings_drop(holdings, &req->view->claim);
 	}
+}
+
+/* Where notifications arrive, all daemons hear of it, this one too. */
+static void tell_loser(struct sessions *all, const struct request *req)
+{
+	const struct claim *loser = &req->view->claim;
+	char why[PRINCIPAL_SIZE + REASON_MAX_LEN + 3];
+	int len = snprintf(why, sizeof why, "%.*s: %.*s", (int)req->claim.principal.len,
+		req->claim.principal.data, (int)req->reason.len, req->reason.data);
+
+	if (*all->notices_problem)
+		sessions_tell_lost(all, loser->principal, loser->name, loser->token,
+			(struct text){ why, (size_t)len });
 }
 
 static void finish(struct call *call)
 {
-	note_holdings(call->holdings, call);
+	note_holdings(call->all->holdings, call);
+	if (call->verb == VERB_STEAL && call->requests[0].status == LEASED_OK)
+		tell_loser(call->all, &call->requests[0]);
 	if (call->session) /* otherwise nobody is left to be told */
 		reply_outcome(call);
 	call_free(call);
@@ -268,7 +317,7 @@ static struct call *call_new(struct session *s, struct arena *arena,
 		return NULL;
 	call->id = m->id;
 	call->session = s;
-	call->holdings = s->all->holdings;
+	call->all = s->all;
 	call->arena = *arena;
 	*arena = (struct arena){ 0 };
 	call->n_requests = n;

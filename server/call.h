@@ -16,7 +16,7 @@
 struct call {
 	struct list link;         /* in session.calls */
 	struct session *session;  /* NULL once it has closed */
-	struct holdings *holdings;
+	struct sessions *all;
 	uint64_t id;
 	struct arena arena;
 	size_t n_requests, n_open;

@@ -174,12 +174,35 @@ static void take_claim(struct engine *e, struct request *req)
 		engine_finish(e, req, ours ? LEASED_ELOST : LEASED_ENOTHELD);
 }
 
+/* The grant that was ended is in view; or the row that tells why none was. */
+static void take_steal(struct engine *e, struct request *req)
+{
+	const struct lease_view *view = req->view;
+
+	if (req->status < 0) {
+		engine_finish(e, req, req->status);
+	} else if (!req->looking && req->found) {
+		turns_wake(e, req->claim.name);
+		engine_finish(e, req, LEASED_OK);
+	} else if (!req->looking) {
+		engine_look(e, req);
+	} else if (!engine_is_held(view)) {
+		engine_finish(e, req, LEASED_EFREE);
+	} else if (req->claim.token > 0 && view->claim.token != req->claim.token) {
+		engine_finish(e, req, LEASED_ENOTHELD);
+	} else {
+		retry_claim(e, req);
+	}
+}
+
 static void on_answer(void *owner, struct request *req)
 {
 	struct engine *e = owner;
 
 	if (req->verb == VERB_ACQUIRE)
 		turns_take(e, req);
+	else if (req->verb == VERB_STEAL)
+		take_steal(e, req);
 	else if (req->verb == VERB_RENEW || req->verb == VERB_RELEASE)
 		take_claim(e, req);
 	else

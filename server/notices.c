@@ -85,34 +85,58 @@ static void on_result(void *owner, PGresult *result)
 	PQclear(result);
 }
 
-bool notices_parse(const char *line, size_t len, int64_t *ret_daemon, struct text *ret_name)
+/* The next field, up to a tab or the end. */
+static struct text take_field(struct text *rest)
 {
-	const char *tab;
-	char *end;
+	const char *tab = memchr(rest->data, '\t', rest->len);
+	size_t len = tab ? (size_t)(tab - rest->data) : rest->len;
+	struct text field = { rest->data, len };
 
-	if (len < 4 || line[0] != 'w' || line[1] != '\t')
+	rest->data += tab ? len + 1 : len;
+	rest->len -= tab ? len + 1 : len;
+	return field;
+}
+
+static bool read_number(struct text field, int64_t *ret_number)
+{
+	char digits[24], *end;
+
+	if (field.len == 0 || field.len >= sizeof digits || *field.data < '0' || *field.data > '9')
 		return false;
-	tab = memchr(line + 2, '\t', len - 2);
-	if (!tab || line[2] < '0' || line[2] > '9')
-		return false;
+	memcpy(digits, field.data, field.len);
+	digits[field.len] = '\0';
 	errno = 0;
-	*ret_daemon = strtoll(line + 2, &end, 10);
-	if (errno || end != tab)
+	*ret_number = strtoll(digits, &end, 10);
+	return !errno && !*end;
+}
+
+bool notices_parse(const char *line, size_t len, struct notice *ret_notice)
+{
+	struct text rest = { line, len }, kind = take_field(&rest);
+	struct notice n = { .kind = kind.len == 1 ? *kind.data : '\0' };
+
+	if ((n.kind != 'w' && n.kind != 's') || !read_number(take_field(&rest), &n.number))
 		return false;
-	*ret_name = (struct text){ tab + 1, (size_t)(line + len - tab - 1) };
-	return name_check((const uint8_t *)ret_name->data, ret_name->len, NULL) == 0;
+	n.name = take_field(&rest);
+	if (n.kind == 's') {
+		n.principal = take_field(&rest);
+		n.why = take_field(&rest);
+	}
+	*ret_notice = n;
+	return rest.len == 0 && name_check((const uint8_t *)n.name.data, n.name.len, NULL) == 0;
 }
 
 static void take_lines(struct notices *n, const char *at)
 {
-	int64_t daemon;
-	struct text name;
+	struct notice notice;
 
 	while (*at) {
 		size_t len = strcspn(at, "\n");
 
-		if (notices_parse(at, len, &daemon, &name))
-			n->events->on_turn(n->owner, daemon, name);
+		if (notices_parse(at, len, &notice) && notice.kind == 'w')
+			n->events->on_turn(n->owner, notice.number, notice.name);
+		else if (notices_parse(at, len, &notice))
+			n->events->on_stolen(n->owner, &notice);
 		at += len + (at[len] == '\n');
 	}
 }
@@ -121,7 +145,7 @@ static void on_notify(void *owner, const PGnotify *notify)
 {
 	struct notices *n = owner;
 
-	if (notify->be_pid == PQbackendPID(n->pg.conn) && *notify->extra != 'w') {
+	if (notify->be_pid == PQbackendPID(n->pg.conn) && *notify->extra >= '0' && *notify->extra <= '9') {
 		uv_timer_stop(&n->timer);
 		pg_settled(&n->pg);
 		say(n, true, "");

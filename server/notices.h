@@ -11,9 +11,18 @@
 #include "pg.h"
 #include "request.h"
 
+/* One line of a payload: kind, number, name; and of a steal whose it was, and who did it why. */
+struct notice {
+	char kind;      /* 'w': a turn, 's': stolen */
+	int64_t number; /* daemon, or token */
+	struct text name, principal, why;
+};
+
 struct notices_events {
 	/* It is the turn of a waiter of this daemon for a name. */
 	void (*on_turn)(void *owner, int64_t daemon, struct text name);
+	/* A grant was ended by somebody else. */
+	void (*on_stolen)(void *owner, const struct notice *notice);
 	/* They arrive from now on, or no longer: what came between is lost. */
 	void (*on_state)(void *owner, bool listening);
 	void (*on_closed)(void *owner);
@@ -38,9 +47,9 @@ int notices_start(struct notices *n, uv_loop_t *loop, const struct config *confi
 void notices_close(struct notices *n);
 
 /*
- * Takes one line of a payload apart: kind, daemon, name. Payloads come from whoever may NOTIFY: a line
- * that is not ours is false.
+ * Takes one line of a payload apart. Payloads come from whoever may NOTIFY: false for a line that is not
+ * ours. The texts point into it.
  */
-bool notices_parse(const char *line, size_t len, int64_t *ret_daemon, struct text *ret_name);
+bool notices_parse(const char *line, size_t len, struct notice *ret_notice);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "name.h"
 #include "sql.h"
 #include "status.h"
 
@@ -130,6 +131,36 @@ static void fill_lease(Leased__Lease *ret_lease, Leased__Holder *holder,
 	ret_lease->principal = as_bytes(v->claim.principal);
 	ret_lease->held_for_ms = (uint64_t)(v->held_for_ms > 0 ? v->held_for_ms : 0);
 	ret_lease->value = as_bytes(v->value);
+}
+
+void reply_lost(struct session *s, struct text name, uint64_t token, struct text why)
+{
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Lost lost = LEASED__LOST__INIT;
+	char said[LEASED_ERROR_LEN];
+
+	snprintf(said, sizeof said, "stolen by %.*s", (int)why.len, why.data);
+	text_make_safe(said);
+	lost.name = as_bytes(name);
+	lost.token = token;
+	lost.why = said;
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_LOST;
+	message.lost = &lost;
+	reply_send(s, &message);
+}
+
+static void reply_stolen(struct call *call, Leased__ServerMessage *message)
+{
+	const struct request *req = &call->requests[0];
+	Leased__Stolen stolen = LEASED__STOLEN__INIT;
+	Leased__Lease lease;
+	Leased__Holder holder;
+
+	fill_lease(&lease, &holder, req->view);
+	stolen.ended = &lease;
+	message->body_case = LEASED__SERVER_MESSAGE__BODY_STOLEN;
+	message->stolen = &stolen;
+	reply_send(call->session, message);
 }
 
 static void reply_refused(struct call *call, const struct request *req)
@@ -272,6 +303,8 @@ void reply_outcome(struct call *call)
 		reply_acquire(call, &message);
 	else if (call->verb == VERB_RELEASE)
 		reply_release(call, &message);
+	else if (call->verb == VERB_STEAL)
+		reply_stolen(call, &message);
 	else if (call->verb == VERB_LOOK)
 		reply_get(call, &message);
 	else

@@ -14,6 +14,9 @@ void reply_send(struct session *s, Leased__ServerMessage *message);
 void reply_failure(struct session *s, uint64_t id, const struct leased_error *err,
 	Leased__Lease *current);
 
+/* A grant of this client's principal was ended by somebody else. */
+void reply_lost(struct session *s, struct text name, uint64_t token, struct text why);
+
 void reply_pong(struct session *s, uint64_t id);
 
 /* What the daemon knows of itself and of its database: answered without the engine. */

@@ -18,6 +18,7 @@
 enum verb {
 	VERB_RELEASE,
 	VERB_RENEW,
+	VERB_STEAL,
 	VERB_ACQUIRE,
 	VERB_LOOK,
 	VERB_QUEUE, /* from here on the engine's own: stand in line */
@@ -25,7 +26,7 @@ enum verb {
 	VERB_BEAT,  /* this daemon is alive */
 	VERB_LIST,
 };
-#define VERB_COUNT 8
+#define VERB_COUNT 9
 
 /* Bytes owned by somebody else, not ended by NUL. */
 struct text {
@@ -38,7 +39,7 @@ struct claim {
 	struct text host;
 	struct text principal;
 	uint64_t nonce;
-	uint64_t token; /* RENEW, RELEASE; after a grant the token given */
+	uint64_t token; /* RENEW, RELEASE, STEAL (0: any); after a grant the token given */
 	int32_t pid;
 };
 
@@ -71,6 +72,7 @@ struct request {
 	int32_t exit_status;
 	bool retry;            /* RELEASE: having been released by this claim is success */
 	int64_t wait_ms;       /* ACQUIRE: 0 does not wait */
+	struct text reason;    /* STEAL, by claim.principal */
 	struct text prefix, after; /* LIST */
 	uint32_t limit;
 	request_done_cb done;  /* runs exactly once for each request that was taken up */
@@ -79,7 +81,7 @@ struct request {
 	/* The outcome, to be read in done. */
 	int status;
 	int64_t expires_in_ms;       /* granted, renewed: time left by the database's clock */
-	struct lease_view *view;     /* LOOK, and why not; NULL: no row. Freed by request_fini */
+	struct lease_view *view;     /* LOOK, STEAL, and why not; NULL: no row. Freed by request_fini */
 	struct lease_view **listing; /* LIST */
 	uint32_t n_listed;
 	bool more;

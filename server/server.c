@@ -129,6 +129,14 @@ static void on_turn(void *owner, int64_t daemon, struct text name)
 	engine_notified(srv->engine, daemon, name);
 }
 
+static void on_stolen(void *owner, const struct notice *notice)
+{
+	struct server *srv = owner;
+
+	sessions_tell_lost(&srv->sessions, notice->principal, notice->name, (uint64_t)notice->number,
+		notice->why);
+}
+
 static void on_listening(void *owner, bool listening)
 {
 	struct server *srv = owner;
@@ -140,6 +148,7 @@ static void on_notices_closed(void *owner);
 
 static const struct notices_events notices_events = {
 	.on_turn = on_turn,
+	.on_stolen = on_stolen,
 	.on_state = on_listening,
 	.on_closed = on_notices_closed,
 };

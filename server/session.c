@@ -122,12 +122,23 @@ static void on_frame(struct transport *t, struct frame frame)
 		session_close(s, rc, err.text);
 }
 
+static bool has_feature(const Leased__Hello *hello, const char *feature)
+{
+	for (size_t i = 0; i < hello->n_features; i++)
+		if (strcmp(hello->features[i], feature) == 0)
+			return true;
+	return false;
+}
+
 static void send_welcome(struct session *s, uint64_t id)
 {
 	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
 	Leased__Welcome welcome = LEASED__WELCOME__INIT;
-	static char program[] = "leased " LEASED_VERSION;
+	static char program[] = "leased " LEASED_VERSION, lost[] = FEATURE_LOST;
+	char *features[] = { lost };
 
+	welcome.n_features = s->wants_lost;
+	welcome.features = features;
 	welcome.version = 1;
 	welcome.program = program;
 	welcome.principal.data = (uint8_t *)s->principal.name;
@@ -161,6 +172,7 @@ static int finish_handshake(struct session *s, struct frame frame, struct leased
 		log_event(LOG_DEBUG, "client", "program", 's', message->hello->program, "principal",
 			's', s->principal.name, "pid", 'd', (int64_t)s->principal.pid, NULL);
 		move_to(s, SESSION_READY);
+		s->wants_lost = has_feature(message->hello, FEATURE_LOST);
 		transport_set_frame_max(&s->transport, FRAME_BODY_MAX);
 		send_welcome(s, message->id);
 	}
@@ -225,6 +237,21 @@ static void maybe_closed(struct session *s)
 	free(s);
 	if (all->n == 0 && all->on_empty)
 		all->on_empty(all->data);
+}
+
+void sessions_tell_lost(struct sessions *all, struct text principal, struct text name, uint64_t token,
+	struct text why)
+{
+	struct list *node = all->ready.next;
+
+	while (node != &all->ready) {
+		struct session *s = list_entry(node, struct session, link);
+
+		node = node->next; /* one that does not read is closed */
+		if (s->wants_lost && s->principal.len == principal.len &&
+			memcmp(s->principal.name, principal.data, principal.len) == 0)
+			reply_lost(s, name, token, why);
+	}
 }
 
 void sessions_flush(struct sessions *all)

@@ -47,6 +47,7 @@ struct session {
 	int64_t heard_ms;     /* when the client last said something */
 	struct principal principal;
 	bool transport_open;
+	bool wants_lost;      /* its Hello had the feature "lost" */
 };
 
 void sessions_init(struct sessions *all, const struct config *config, struct engine *engine,
@@ -60,6 +61,10 @@ void session_accept(struct sessions *all, uv_stream_t *listener);
 
 /* Says why (unless status is LEASED_OK), then closes. Idempotent. */
 void session_close(struct session *s, int status, const char *why);
+
+/* Tells the clients of a principal that one of its grants was ended by somebody else. */
+void sessions_tell_lost(struct sessions *all, struct text principal, struct text name, uint64_t token,
+	struct text why);
 
 /* Writes what this turn has gathered for all clients. */
 void sessions_flush(struct sessions *all);

@@ -15,6 +15,7 @@ EMBED(sql_release, "release.sql");
 EMBED(sql_look, "look.sql");
 EMBED(sql_list, "list.sql");
 EMBED(sql_queue, "queue.sql");
+EMBED(sql_steal, "steal.sql");
 EMBED(sql_leave, "leave.sql");
 EMBED(sql_beat, "beat.sql");
 EMBED(sql_probe, "probe.sql");

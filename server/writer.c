@@ -30,6 +30,7 @@ static const struct statement {
 	[VERB_RELEASE] = { "release", sql_release },
 	[VERB_RENEW] = { "renew", sql_renew },
 	[VERB_ACQUIRE] = { "acquire", sql_acquire },
+	[VERB_STEAL] = { "steal", sql_steal },
 	[VERB_LOOK] = { "look", sql_look },
 	[VERB_QUEUE] = { "queue", sql_queue },
 	[VERB_LEAVE] = { "leave", sql_leave },

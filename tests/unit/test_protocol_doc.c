@@ -266,6 +266,36 @@ static void goodbye(Leased__ServerMessage *m)
 	m->goodbye = &body;
 }
 
+static void steal(Leased__ClientMessage *m)
+{
+	static Leased__Steal body = LEASED__STEAL__INIT;
+
+	body.name = text("nightly");
+	body.reason = text("it hangs");
+	m->steal = &body;
+}
+
+static void stolen(Leased__ServerMessage *m)
+{
+	static Leased__Stolen body = LEASED__STOLEN__INIT;
+	static Leased__Lease ended;
+
+	fill_lease(&ended);
+	body.ended = &ended;
+	m->stolen = &body;
+}
+
+static void lost(Leased__ServerMessage *m)
+{
+	static char why[] = "stolen by root@db1: it hangs";
+	static Leased__Lost body = LEASED__LOST__INIT;
+
+	body.name = text("nightly");
+	body.token = 42;
+	body.why = why;
+	m->lost = &body;
+}
+
 /* The name is the block's and the field's in the oneof. */
 static struct example {
 	const char *name;
@@ -292,6 +322,9 @@ static struct example {
 	{ "health", 300, NULL, health },
 	{ "failure", 2, NULL, failure },
 	{ "goodbye", 0, NULL, goodbye },
+	{ "steal", 9, steal, NULL },
+	{ "stolen", 9, NULL, stolen },
+	{ "lost", 0, NULL, lost },
 };
 
 static unsigned field_number(const ProtobufCMessageDescriptor *descriptor, const char *name)

@@ -1,0 +1,31 @@
+-- One batch of steals: sorted by name, a row a name. Ends the grant of whoever holds the lease now (of
+-- $2, where that is not 0), a minimum hold included, and tells the daemons whose it was and who is next.
+-- Returns the grants that were ended, as look.sql does.
+WITH stolen AS (
+    UPDATE leased.leases l SET released_at = now(), expires_at = now()
+      FROM (SELECT x.ctid AS place, x.expires_at AS until, r.i, r.stealer, r.reason
+              FROM unnest($1::text[], $2::int8[], $3::text[], $4::text[])
+                   WITH ORDINALITY AS r(name, token, stealer, reason, i)
+              JOIN leased.leases x ON x.name = r.name
+             WHERE (r.token = 0 OR x.token = r.token) AND x.released_at IS NULL
+               AND x.expires_at > now()
+               FOR NO KEY UPDATE OF x SKIP LOCKED) q
+     WHERE l.ctid = q.place
+    RETURNING q.i, q.until, q.stealer, q.reason, l.*
+), ended AS (
+    INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal,
+        acquired_at, ended_at, stolen_by, reason)
+    SELECT name, token, 'stolen', holder_host, holder_pid, holder_nonce, principal, acquired_at, now(),
+        stealer, reason
+      FROM stolen
+)
+SELECT i, name, token, holder_host, holder_pid, holder_nonce, principal, acquired_at, until, false,
+    ttl_ms, value, clock_timestamp(), 0::int8,
+    leased.notify_stolen(name, token, principal, stealer, reason)::text,
+    (SELECT leased.notify_next(array_agg(r.name), array_agg(q.daemon))
+       FROM stolen r
+      CROSS JOIN LATERAL (SELECT q.daemon FROM leased.queue q
+                           WHERE q.name = r.name ORDER BY q.place LIMIT 1) q
+      WHERE q.daemon <> $5::int8
+     HAVING count(*) > 0)::text
+  FROM stolen
