@@ -55,7 +55,7 @@ class Bench:
     def __init__(self):
         self.dir = PLACE / "work"
         self.dir.mkdir()
-        self.cluster = world.Postgres(self.dir, "shared_buffers=256MB\nmax_connections=100\nmax_wal_size=4GB\n").start()
+        self.cluster = world.Postgres(self.dir, "fsync=on\nshared_buffers=256MB\nmax_connections=100\nmax_wal_size=4GB\n").start()
         (self.dir / "pool").mkdir()
         self.pool = world.PgBouncer(self.dir / "pool", self.cluster, "default_pool_size=20\n")
         self.daemon = world.Daemon(self.dir, self.cluster.conninfo())

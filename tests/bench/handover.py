@@ -135,7 +135,7 @@ def show(what, times):
 def main():
     work = PLACE / "work"
     work.mkdir()
-    cluster = world.Postgres(work).start()
+    cluster = world.Postgres(work, "fsync=on").start()
     a, b = (world.Daemon(work, cluster.conninfo(), name, args=["--poll-interval", "10m"]) for name in ("a", "b"))
     try:
         for daemon in (a, b):
