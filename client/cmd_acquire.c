@@ -6,7 +6,6 @@
 #include "job.h"
 #include "name.h"
 #include "output.h"
-#include "status.h"
 
 /* As one word of a shell, so that the line can be given to eval. */
 static void print_word(const char *text)
@@ -67,7 +66,7 @@ static int acquire(const struct ctl *ctl, struct leased_client *client, const st
 		leased_release(lease, NULL, NULL);
 	if (job_caught_signal())
 		return 128 + job_caught_signal();
-	return rc < 0 ? ctl_fail(NULL, rc, err.text) : 0; /* main says what is wrong with stdout */
+	return rc < 0 ? ctl_refused(o, &err) : 0; /* main says what is wrong with stdout */
 }
 
 int cmd_acquire(const struct ctl *ctl, int argc, char *argv[])
@@ -88,5 +87,5 @@ int cmd_acquire(const struct ctl *ctl, int argc, char *argv[])
 	code = acquire(ctl, client, &o);
 	job_stop_catching();
 	leased_client_close(client);
-	return code == status_exit_code(LEASED_EHELD) ? o.conflict_exit : code;
+	return code;
 }

@@ -1,5 +1,4 @@
 #include "job.h"
-#include "status.h"
 
 int cmd_run(const struct ctl *ctl, int argc, char *argv[])
 {
@@ -19,6 +18,5 @@ int cmd_run(const struct ctl *ctl, int argc, char *argv[])
 	job_run(ctl, &o, &outcome);
 	if (outcome.end != JOB_NOT_GRANTED)
 		return outcome.code;
-	code = ctl_fail(NULL, outcome.status, outcome.err.text);
-	return code == status_exit_code(LEASED_EHELD) ? o.conflict_exit : code;
+	return ctl_refused(&o, &outcome.err);
 }

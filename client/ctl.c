@@ -23,6 +23,16 @@ int ctl_fail(const char *what, int status, const char *why)
 	return status_exit_code(status);
 }
 
+int ctl_refused(const struct lease_options *o, const struct leased_error *why)
+{
+	int held = status_exit_code(LEASED_EHELD);
+	int code = status_exit_code(why->status);
+
+	if (code != held || o->conflict_exit != 0) /* cron mails whatever is printed */
+		ctl_fail(NULL, why->status, why->text);
+	return code == held ? o->conflict_exit : code;
+}
+
 int ctl_usage(const char *command, const char *format, ...)
 {
 	char why[LEASED_ERROR_LEN - 64]; /* leaves room for what stands around it */

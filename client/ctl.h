@@ -70,6 +70,9 @@ struct lease_options {
 int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc, char *argv[],
 	bool *ret_done);
 
+/* No lease: says why, unless another holds it and -E makes that a success. The exit code. */
+int ctl_refused(const struct lease_options *o, const struct leased_error *why);
+
 /* The help of one command, or of all when NULL. */
 void ctl_help(const char *command);
 

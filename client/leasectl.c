@@ -20,7 +20,7 @@ static const struct command {
 		"  -n, --no-wait            give up at once if it is held (default)\n"
 		"  -w, --wait DURATION      wait at most so long\n"
 		"  -t, --ttl DURATION       lease length (default 90s); it is renewed every third of it\n"
-		"  -E, --conflict-exit N    exit with N instead of 75\n"
+		"  -E, --conflict-exit N    exit with N instead of 75; 0 says nothing either, as cron likes it\n"
 		"      --min-hold DURATION  the lease stays taken at least so long\n"
 		"      --value TEXT         published with the lease\n"
 		"      --grace DURATION     from SIGTERM to SIGKILL when the lease is lost\n"
@@ -36,7 +36,7 @@ static const struct command {
 		"  -n, --no-wait            give up at once if it is held (default)\n"
 		"  -w, --wait DURATION      wait at most so long\n"
 		"  -t, --ttl DURATION       lease length (default 90s)\n"
-		"  -E, --conflict-exit N    exit with N instead of 75\n"
+		"  -E, --conflict-exit N    exit with N instead of 75; 0 says nothing either, as cron likes it\n"
 		"      --min-hold DURATION  the lease stays taken at least so long\n"
 		"      --value TEXT         published with the lease\n"
 		"      --help\n" },

@@ -1,4 +1,5 @@
 """What leasectl takes and prints: options, exit codes, JSON, and what doctor finds."""
+import itertools
 import json
 import re
 import shlex
@@ -160,6 +161,19 @@ def test_shapes_of_json(daemon):
 def test_an_error_stays_text_and_keeps_stdout_clean(daemon):
     ctl(daemon, "acquire", "x")
     refused(ctl(daemon, "-o", "json", "acquire", "x"), HELD, 'acquire "x"', "holds it with token")
+
+
+def test_losing_the_race_can_be_a_success_that_says_nothing(daemon):
+    """cron mails whatever is printed. What else goes wrong is still told."""
+    ctl(daemon, "acquire", "x")
+    for form, wait in itertools.product([[], ["-o", "json"]], [[], ["-w", "200ms"]]):
+        for args in (["run", "-E", "0", *wait, "x", "--", "echo", "ran"], ["acquire", "-E0", *wait, "x"]):
+            done = ctl(daemon, *form, *args)
+            assert (done.returncode, done.stdout, done.stderr) == (OK, "", ""), args
+    refused(ctl(daemon, "acquire", "-E", "3", "x"), 3, "holds it with token")
+    refused(ctl(daemon, "run", "-E", "3", "x", "--", "true"), 3, "holds it with token")
+    refused(ctl(NOBODY, "run", "-E", "0", "x", "--", "true"), UNAVAILABLE, "no daemon answers")
+    refused(ctl(daemon, "acquire", "-E", "0", "-t", "48h", "x"), DATA, "ttl_max")
 
 
 def test_the_table(daemon):
