@@ -43,7 +43,7 @@ static void forsake(struct leased_client *client, struct call *call)
 
 /* Those who wait. */
 
-static bool is_interrupted(struct leased_client *client, const struct call *call)
+static bool is_interrupted(const struct leased_client *client, const struct call *call)
 {
 	return atomic_load(&client->interrupted) && !call->survives_interrupt;
 }
@@ -68,6 +68,19 @@ static bool wait_done(struct leased_client *client, struct call *call, int64_t m
 	return true;
 }
 
+/* What is known of the reason: why there is no connection, or what another daemon has said. */
+static int fail_late(const struct leased_client *client, struct call *call)
+{
+	struct leased_error said = call->err;
+	char server[ADDRESS_TEXT_SIZE];
+
+	if (*client->problem.text)
+		return fail(&call->err, LEASED_EUNAVAILABLE, "no answer in time: %s", client->problem.text);
+	client_server(client, server);
+	return fail(&call->err, LEASED_EUNAVAILABLE, "no answer in time from %s%s%s", server,
+		*said.text ? "; " : "", said.text);
+}
+
 static void give_up(struct leased_client *client, struct call *call)
 {
 	list_remove(&call->link);
@@ -75,8 +88,15 @@ static void give_up(struct leased_client *client, struct call *call)
 	if (is_interrupted(client, call))
 		call->status = fail(&call->err, LEASED_ECANCELLED, "interrupted");
 	else
-		call->status = fail(&call->err, LEASED_EUNAVAILABLE, "no answer in time%s%s",
-			*client->problem.text ? ": " : "", client->problem.text);
+		call->status = fail_late(client, call);
+}
+
+/* A part of the timeout, so that the next daemon's own word on a database that is away comes in time. */
+static int64_t patience_ns(const struct leased_client *client)
+{
+	int64_t ms = client->timeout_ms / 8;
+
+	return (ms > PATIENCE_MIN_MS ? ms : PATIENCE_MIN_MS) * 1000000;
 }
 
 int call_run(struct leased_client *client, struct call *call, int64_t wait_ms)
@@ -85,6 +105,7 @@ int call_run(struct leased_client *client, struct call *call, int64_t wait_ms)
 	if (is_interrupted(client, call)) {
 		call->status = fail(&call->err, LEASED_ECANCELLED, "interrupted");
 	} else {
+		call->patience_ns = wait_ms > 0 ? 0 : patience_ns(client);
 		call_queue(client, call);
 		if (!wait_done(client, call, wait_ms + client->timeout_ms))
 			give_up(client, call);
@@ -198,12 +219,39 @@ static struct call *find(struct leased_client *client, uint64_t id)
 	return NULL;
 }
 
+/* Each daemon is asked once: all may have the same trouble. */
+static bool may_move(const struct leased_client *client, const struct call *call)
+{
+	return call->moves + 1 < client->n_servers && !call->cancelled && !client->closing &&
+	       !is_interrupted(client, call);
+}
+
+/* A failure that may be the daemon's own: the call stays queued, and goes out over the next connection. */
+static bool moves_on(struct leased_client *client, struct call *call, const Leased__Failure *failure)
+{
+	int status = status_from_wire(failure->status);
+	char server[ADDRESS_TEXT_SIZE];
+
+	if ((status != LEASED_EUNAVAILABLE && status != LEASED_EBUSY) || call->once ||
+		!may_move(client, call))
+		return false;
+	client_server(client, server);
+	fail(&call->err, status, "%s: %s", server, failure->why);
+	call->moves++;
+	call->id = 0;
+	client->move_on = true;
+	return true;
+}
+
 void calls_take_reply(struct leased_client *client, struct arena *arena,
 	Leased__ServerMessage *message)
 {
 	struct call *call = message->id ? find(client, message->id) : NULL;
 
 	if (!call)
+		return;
+	if (message->body_case == LEASED__SERVER_MESSAGE__BODY_FAILURE &&
+		moves_on(client, call, message->failure))
 		return;
 	call->arena = *arena;
 	*arena = (struct arena){ 0 };
@@ -215,14 +263,24 @@ void calls_take_reply(struct leased_client *client, struct arena *arena,
 	finish(client, call);
 }
 
+static int64_t overdue_at(const struct leased_client *client, const struct call *call)
+{
+	bool moves = call->once ? client->n_servers > 1 : may_move(client, call);
+
+	return call->id && call->patience_ns && moves ? call->sent_ns + call->patience_ns : INT64_MAX;
+}
+
 void calls_lose_connection(struct leased_client *client)
 {
 	struct list *node = client->calls.next;
+	int64_t now = boottime_ns();
 
 	while (node != &client->calls) {
 		struct call *call = call_of(node);
 
 		node = node->next;
+		if (now >= overdue_at(client, call))
+			call->moves++;
 		call->id = 0;
 		call->cancel_sent = false;
 		if (call->once) {
@@ -234,15 +292,16 @@ void calls_lose_connection(struct leased_client *client)
 
 /* Looking at them. */
 
-bool calls_are_slow(const struct leased_client *client, int64_t ns)
+int64_t calls_overdue_at(const struct leased_client *client)
 {
-	for (struct list *node = client->calls.next; node != &client->calls; node = node->next) {
-		const struct call *call = call_of(node);
+	int64_t first = INT64_MAX;
 
-		if (call->once && call->id && boottime_ns() - call->sent_ns > ns)
-			return true;
+	for (struct list *node = client->calls.next; node != &client->calls; node = node->next) {
+		int64_t at = overdue_at(client, call_of(node));
+
+		first = at < first ? at : first;
 	}
-	return false;
+	return first;
 }
 
 bool calls_are_wanted(const struct leased_client *client)

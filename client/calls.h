@@ -37,6 +37,8 @@ struct call {
 	bool survives_interrupt;   /* a release */
 	bool cancelled;            /* the daemon shall be told that nobody wants it any more */
 	bool cancel_sent;
+	int64_t patience_ns;       /* its answer may be missing so long before another daemon is asked; 0: for ever */
+	unsigned moves;            /* how often another daemon has been asked, because one did not do it */
 	uint64_t id;               /* of the attempt in flight, 0: none is */
 	unsigned attempts;
 	int64_t not_before_ns;     /* CLOCK_BOOTTIME, as all of these: not sent earlier */
@@ -55,10 +57,12 @@ void call_queue(struct leased_client *client, struct call *call);
 
 /*
  * Queues a call and waits for its reply, at most until the client's timeout after wait_ms; after an
- * interrupt a moment longer. 0: call->reply is set; else call->status, worded in call->err. An acquire
+ * interrupt a moment longer. A daemon that cannot do it, or takes long where there is no wait, is left for
+ * the next, each at most once. 0: call->reply is set; else call->status, worded in call->err. An acquire
  * that is given up is cancelled, and forsaken. call_fini afterwards, in either case.
  */
 int call_run(struct leased_client *client, struct call *call, int64_t wait_ms);
+
 void call_fini(struct call *call);
 
 /* For the background thread; locked. */
@@ -72,15 +76,18 @@ bool calls_send(struct leased_client *client, struct channel *ch);
 /* Cancels or ends what nobody wants any more: by an interrupt, by its caller, by the time. */
 bool calls_give_up(struct leased_client *client, struct channel *ch);
 
-/* Gives an answer to its call, with the arena. One to nobody is dropped. */
+/*
+ * Gives an answer to its call, with the arena. One to nobody is dropped; of one that sends the call to
+ * another daemon only the words are kept.
+ */
 void calls_take_reply(struct leased_client *client, struct arena *arena,
 	Leased__ServerMessage *message);
 
 /* The connection is gone: what was in flight is asked again over the next one, or fails. */
 void calls_lose_connection(struct leased_client *client);
 
-/* Whether a batch of renewals has been in flight for longer than ns. */
-bool calls_are_slow(const struct leased_client *client, int64_t ns);
+/* When the patience with this daemon ends, as far as there is another to ask; INT64_MAX: never. */
+int64_t calls_overdue_at(const struct leased_client *client);
 
 /* Whether somebody still wants something that a closing client should wait for. */
 bool calls_are_wanted(const struct leased_client *client);

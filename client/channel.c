@@ -22,7 +22,7 @@ void channel_init(struct channel *ch)
 }
 
 static int start_connect(struct channel *ch, const struct sockaddr *addr, socklen_t len,
-	const char *text, struct leased_error *err)
+	struct leased_error *err)
 {
 	int one = 1;
 
@@ -35,13 +35,13 @@ static int start_connect(struct channel *ch, const struct sockaddr *addr, sockle
 	if (connect(ch->fd, addr, len) == 0 || errno == EINPROGRESS)
 		return 0;
 	/* EAGAIN: a Unix socket whose queue is full; the caller comes back. */
-	fail(err, LEASED_EUNAVAILABLE, "connect to %s: %s", text, strerror(errno));
+	fail(err, LEASED_EUNAVAILABLE, "connect: %s", strerror(errno));
 	channel_close(ch);
 	return LEASED_EUNAVAILABLE;
 }
 
 static int connect_tcp(struct channel *ch, const struct address *address, unsigned which,
-	const char *text, struct leased_error *err)
+	struct leased_error *err)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
 	struct addrinfo *all, *chosen;
@@ -59,7 +59,7 @@ static int connect_tcp(struct channel *ch, const struct address *address, unsign
 	chosen = all;
 	for (which %= count; which > 0; which--)
 		chosen = chosen->ai_next;
-	rc = start_connect(ch, chosen->ai_addr, chosen->ai_addrlen, text, err);
+	rc = start_connect(ch, chosen->ai_addr, chosen->ai_addrlen, err);
 	freeaddrinfo(all);
 	return rc;
 }
@@ -68,13 +68,11 @@ int channel_connect(struct channel *ch, const struct address *address, unsigned 
 	struct leased_error *err)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	char text[ADDRESS_TEXT_SIZE];
 
-	address_format(text, address);
 	if (address->kind == ADDRESS_TCP)
-		return connect_tcp(ch, address, which, text, err);
+		return connect_tcp(ch, address, which, err);
 	memcpy(addr.sun_path, address->path, strlen(address->path) + 1);
-	return start_connect(ch, (struct sockaddr *)&addr, sizeof addr, text, err);
+	return start_connect(ch, (struct sockaddr *)&addr, sizeof addr, err);
 }
 
 int channel_finish_connect(struct channel *ch, struct leased_error *err)

@@ -34,6 +34,11 @@ void client_wake(struct leased_client *client)
 	(void)!write(client->wake_fd, &one, sizeof one);
 }
 
+void client_server(const struct leased_client *client, char out[static ADDRESS_TEXT_SIZE])
+{
+	address_format(out, &client->servers[client->server]);
+}
+
 int client_check(struct leased_client *client, struct leased_error *err)
 {
 	if (client->pid != getpid())

@@ -19,6 +19,8 @@
 
 #define SERVERS_MAX   16
 #define ABANDONED_MAX 1000
+/* However short a ttl or a timeout is, an answer may take so long. */
+#define PATIENCE_MIN_MS 200
 
 /*
  * PENDING -> HELD -> LOST or RELEASED. PENDING: asked for, or granted and not yet confirmed; nobody but
@@ -60,7 +62,7 @@ struct leased_client {
 	_Atomic bool interrupted;
 	bool interrupt_told;     /* those who wait have been woken for it */
 	struct address servers[SERVERS_MAX];
-	size_t n_servers;
+	size_t n_servers, server; /* how many, and the one in use */
 	char program[64];
 	int64_t timeout_ms, margin_ms;
 	struct list calls;       /* call.link, oldest first */
@@ -70,7 +72,7 @@ struct leased_client {
 	int64_t shortest_ttl_ms; /* of the leases held, INT64_MAX: none */
 	uint64_t next_id;
 	bool ready, closing;
-	bool move_on;            /* the daemon cannot renew: another may */
+	bool move_on;            /* the daemon cannot do what is asked of it: another may */
 	unsigned n_abandoned;    /* see abandon.h */
 	unsigned failed_rounds;  /* all servers tried in vain, in a row */
 	struct leased_error problem; /* why there is no connection */
@@ -82,6 +84,9 @@ int64_t boottime_ns(void);
 
 /* Tells the thread to look again; async-signal-safe. */
 void client_wake(struct leased_client *client);
+
+/* The address in use. Locked. */
+void client_server(const struct leased_client *client, char out[static ADDRESS_TEXT_SIZE]);
 
 /* CLOCK_MONOTONIC, ms from now: for waits on client.changed. */
 struct timespec monotonic_in(int64_t ms);

@@ -8,7 +8,8 @@
  * Renewals are made anew, of the leases that are still held.
  *
  * A connection is given up when it breaks, when a ping is not answered, and, if there is another
- * address to go to, when the daemon answers pings but renewals not, or with UNAVAILABLE.
+ * address to go to, when the daemon has no database, answers pings but requests not, or only with
+ * UNAVAILABLE or BUSY.
  */
 #include "connection.h"
 
@@ -26,37 +27,25 @@
 #define BACKOFF_MAX_MS   1000
 #define HANDSHAKE_MS     3000
 #define STALL_MAX_MS     3000
-#define SLOW_MAX_MS      15000
-#define PATIENCE_MIN_MS  200
 #define IDLE_MAX_MS      INT64_C(86400000)
 
 /* The thread's own; no lock. */
 struct connection {
 	enum { AWAY, CONNECTING, HELLO, READY } state;
 	struct channel channel;
-	size_t server;        /* the one in use */
 	unsigned attempts;    /* in all */
 	unsigned failures;    /* in a row */
 	int64_t until_ns;     /* AWAY: next attempt; CONNECTING, HELLO: give up */
 	int64_t heard_ns, said_ns;
 	int64_t ping_ns;      /* a ping is out since then; 0: none */
+	int64_t ready_ns;     /* READY since then */
 	int64_t idle_ns;      /* the daemon closes clients that are silent for so long */
 };
-
-/* How long an answer may be missing: a part of the shortest ttl, so that time is left for other tries. */
-static int64_t patience_ns(const struct leased_client *client, int64_t part, int64_t max_ms)
-{
-	int64_t ms = client->shortest_ttl_ms / part;
-
-	if (ms > max_ms)
-		ms = max_ms;
-	return (ms > PATIENCE_MIN_MS ? ms : PATIENCE_MIN_MS) * NS_PER_MS;
-}
 
 /* To a ping, which needs no database. */
 static int64_t stall_ns(const struct leased_client *client)
 {
-	return patience_ns(client, 6, STALL_MAX_MS);
+	return renewer_patience_ns(client, 6, STALL_MAX_MS);
 }
 
 /* Gives the connection up: what was in flight is asked again over the next one. */
@@ -64,14 +53,16 @@ static void drop(struct leased_client *client, struct connection *c, const struc
 {
 	int64_t ms = BACKOFF_FIRST_MS;
 	bool had_worked = c->state == READY;
+	char server[ADDRESS_TEXT_SIZE];
 
 	atomic_store(&client->socket_fd, -1);
 	channel_close(&c->channel);
 	c->state = AWAY;
 	c->ping_ns = 0;
-	c->server = (c->server + 1) % client->n_servers;
 	client->ready = client->move_on = false;
-	client->problem = *why;
+	client_server(client, server);
+	fail(&client->problem, why->status, "%s: %s", server, why->text);
+	client->server = (client->server + 1) % client->n_servers;
 	calls_lose_connection(client);
 	c->failures = had_worked ? 0 : c->failures + 1;
 	if (c->failures > 0 && c->failures % client->n_servers == 0)
@@ -89,7 +80,7 @@ static void drop(struct leased_client *client, struct connection *c, const struc
 
 static void begin_connect(struct leased_client *client, struct connection *c)
 {
-	struct address address = client->servers[c->server];
+	struct address address = client->servers[client->server];
 	struct leased_error why;
 	int rc;
 
@@ -102,7 +93,7 @@ static void begin_connect(struct leased_client *client, struct connection *c)
 	}
 	atomic_store(&client->socket_fd, c->channel.fd);
 	c->state = CONNECTING;
-	c->until_ns = boottime_ns() + patience_ns(client, 3, HANDSHAKE_MS);
+	c->until_ns = boottime_ns() + renewer_patience_ns(client, 3, HANDSHAKE_MS);
 }
 
 static void say_hello(struct leased_client *client, struct connection *c)
@@ -143,10 +134,12 @@ static int take_welcome(struct leased_client *client, struct connection *c,
 	if (message->welcome->version != 1)
 		return fail(why, LEASED_EVERSION, "the daemon speaks version %u of the protocol",
 			message->welcome->version);
+	if (message->welcome->no_database && c->failures + 1 < client->n_servers)
+		return fail(why, LEASED_EUNAVAILABLE, "the daemon has no database now");
 	if (message->welcome->idle_timeout_ms > 0 && message->welcome->idle_timeout_ms < idle_ms)
 		idle_ms = message->welcome->idle_timeout_ms;
 	c->idle_ns = (int64_t)idle_ms * NS_PER_MS;
-	c->said_ns = boottime_ns();
+	c->said_ns = c->ready_ns = boottime_ns();
 	c->state = READY;
 	c->failures = 0;
 	client->ready = true;
@@ -155,6 +148,14 @@ static int take_welcome(struct leased_client *client, struct connection *c,
 	client->next_due_ns = 0; /* renewals may have waited for this */
 	pthread_cond_broadcast(&client->changed);
 	return 0;
+}
+
+/* Those who wait for a lease would do so for ever here; to look around costs them their place in line. */
+static void take_pong(struct leased_client *client, struct connection *c, const Leased__Pong *pong)
+{
+	c->ping_ns = 0;
+	if (pong->no_database && boottime_ns() - c->ready_ns > client->timeout_ms * NS_PER_MS)
+		client->move_on = true;
 }
 
 static int take_message(struct leased_client *client, struct connection *c, struct arena *arena,
@@ -166,7 +167,7 @@ static int take_message(struct leased_client *client, struct connection *c, stru
 	if (c->state == HELLO)
 		return take_welcome(client, c, message, why);
 	if (message->body_case == LEASED__SERVER_MESSAGE__BODY_PONG)
-		c->ping_ns = 0;
+		take_pong(client, c, message->pong);
 	else if (message->body_case == LEASED__SERVER_MESSAGE__BODY_LOST)
 		renewer_take_lost(client, message->lost);
 	else
@@ -232,7 +233,6 @@ static int check_liveness(struct leased_client *client, struct connection *c, in
 {
 	int64_t stall = stall_ns(client);
 	bool waiting = !list_empty(&client->calls);
-	bool has_other = client->n_servers > 1;
 
 	if (c->state == CONNECTING || c->state == HELLO)
 		return now < c->until_ns ? 0 : fail(why, LEASED_EUNAVAILABLE,
@@ -241,8 +241,10 @@ static int check_liveness(struct leased_client *client, struct connection *c, in
 		return 0;
 	if (c->ping_ns && now - c->ping_ns > stall && now - c->heard_ns > stall)
 		return fail(why, LEASED_EUNAVAILABLE, "the daemon does not answer");
-	if (has_other && (client->move_on || calls_are_slow(client, patience_ns(client, 6, SLOW_MAX_MS))))
-		return fail(why, LEASED_EUNAVAILABLE, "the daemon does not renew");
+	if (client->n_servers > 1 && client->move_on)
+		return fail(why, LEASED_EUNAVAILABLE, "the daemon has no database, or too much to do");
+	if (now >= calls_overdue_at(client))
+		return fail(why, LEASED_EUNAVAILABLE, "the daemon answers no requests");
 	if (!c->ping_ns && (now - c->said_ns > c->idle_ns / 3 ||
 				   (waiting && now - c->heard_ns > stall && now - c->said_ns > stall)))
 		send_ping(client, c);
@@ -258,6 +260,8 @@ static int poll_timeout_ms(struct leased_client *client, struct connection *c)
 		next = c->until_ns;
 	if (c->state == READY && now + stall_ns(client) / 2 < next)
 		next = now + stall_ns(client) / 2; /* to ping, or to see that no pong comes */
+	if (c->state == READY && calls_overdue_at(client) < next)
+		next = calls_overdue_at(client);
 	if (c->state == READY && !c->ping_ns && c->said_ns + c->idle_ns / 3 < next)
 		next = c->said_ns + c->idle_ns / 3;
 	if (next <= now)

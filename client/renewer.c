@@ -16,6 +16,7 @@
 #define MARGIN_MAX_MS 1000
 #define RETRY_MIN_MS  50
 #define BATCH_LEASES  1000
+#define SLOW_MAX_MS   15000 /* then another daemon is asked, if there is one */
 /* Of one renewal beside name and host: tags, lengths, token, pid, nonce. */
 #define RENEWAL_BYTES 64
 
@@ -74,6 +75,15 @@ int64_t renewer_deadline(const struct leased_client *client, int64_t sent_ns, in
 	int64_t left = expires_in_ms < (uint64_t)ttl_ms ? (int64_t)expires_in_ms : ttl_ms;
 
 	return sent_ns + (left - renewer_margin_ms(client, ttl_ms)) * NS_PER_MS;
+}
+
+int64_t renewer_patience_ns(const struct leased_client *client, int64_t part, int64_t max_ms)
+{
+	int64_t ms = client->shortest_ttl_ms / part;
+
+	if (ms > max_ms)
+		ms = max_ms;
+	return (ms > PATIENCE_MIN_MS ? ms : PATIENCE_MIN_MS) * NS_PER_MS;
 }
 
 /* When a lease wants something next. */
@@ -284,7 +294,8 @@ static void send_batch(struct leased_client *client, struct batch *batch)
 	batch->renew.n_renewals = batch->n;
 	batch->renew.renewals = batch->places;
 	batch->call = (struct call){ .fill = fill_renew, .finished = finish_batch, .data = batch,
-		.detached = true, .once = true };
+		.detached = true, .once = true,
+		.patience_ns = renewer_patience_ns(client, 6, SLOW_MAX_MS) };
 	call_queue(client, &batch->call);
 }
 

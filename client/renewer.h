@@ -20,6 +20,12 @@ int64_t renewer_margin_ms(const struct leased_client *client, int64_t ttl_ms);
 int64_t renewer_deadline(const struct leased_client *client, int64_t sent_ns, int64_t ttl_ms,
 	uint64_t expires_in_ms);
 
+/*
+ * How long an answer may be missing: a part of the shortest ttl, so that time is left for other tries.
+ * Locked.
+ */
+int64_t renewer_patience_ns(const struct leased_client *client, int64_t part, int64_t max_ms);
+
 /* Declares what has passed its deadline lost and queues renewals that are due. Locked. */
 void renewer_run(struct leased_client *client);
 

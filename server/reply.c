@@ -52,6 +52,7 @@ void reply_pong(struct session *s, uint64_t id)
 	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
 	Leased__Pong pong = LEASED__PONG__INIT;
 
+	pong.no_database = !store_is_ready(engine_store(s->all->engine));
 	message.id = id;
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_PONG;
 	message.pong = &pong;

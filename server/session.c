@@ -146,6 +146,7 @@ static void send_welcome(struct session *s, uint64_t id)
 	welcome.idle_timeout_ms = (uint64_t)s->all->config->idle_timeout_ms;
 	welcome.ttl_min_ms = (uint64_t)s->all->config->ttl_min_ms;
 	welcome.ttl_max_ms = (uint64_t)s->all->config->ttl_max_ms;
+	welcome.no_database = !store_is_ready(engine_store(s->all->engine));
 	message.id = id;
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_WELCOME;
 	message.welcome = &welcome;

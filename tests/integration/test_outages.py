@@ -33,6 +33,20 @@ def test_it_starts_without_a_database_says_so_and_recovers(own_postgres, start_d
     assert ctl(daemon, "acquire", "x").returncode == 0
 
 
+def test_a_daemon_without_database_is_passed_by_for_one_that_has_it(database, directory, start_daemon):
+    """Each client begins at the first address; elect makes a new one for every campaign."""
+    both = [start_daemon(f"host={directory}/none dbname=x", wait="database_unavailable"), start_daemon(database)]
+    done = ctl(both, "run", "x", "--", "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+    assert ctl(both, "list").returncode == 0
+    lease = ctl_json(both, "acquire", "-t", "2s", "boss")[0]
+    leader = ctl_start(both, "elect", "boss")
+    assert leader.stdout.readline().startswith("leading")
+    assert ctl_json(both[1], "get", "boss")[0]["token"] > lease["token"]
+    leader.terminate()
+    leader.communicate(timeout=world.GIVE_UP)
+
+
 def test_a_restart_rides_out_and_keeps_leases(own_postgres, start_daemon):
     daemon = start_daemon(own_postgres.conninfo())
     lease = ctl_json(daemon, "acquire", "x")[0]

@@ -54,6 +54,11 @@ int rig_setup_pair(void **state)
 	return setup(state, TIMEOUT_MS, true);
 }
 
+int rig_setup_pair_impatient(void **state)
+{
+	return setup(state, 2500, true);
+}
+
 int rig_teardown(void **state)
 {
 	struct world *w = *state;

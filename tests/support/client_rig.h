@@ -30,6 +30,7 @@ struct world {
 int rig_setup(void **state);
 int rig_setup_impatient(void **state); /* half a second for a call */
 int rig_setup_pair(void **state);      /* it knows other as well */
+int rig_setup_pair_impatient(void **state); /* the same, and 2.5 s for a call */
 int rig_teardown(void **state);
 
 struct acquiring {

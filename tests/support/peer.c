@@ -136,6 +136,7 @@ void peer_accept(struct peer *p)
 		die("no hello");
 	welcome.version = 1;
 	welcome.idle_timeout_ms = 60000;
+	welcome.no_database = p->no_database;
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_WELCOME;
 	message.welcome = &welcome;
 	send_message(p, hello->id, &message);
@@ -146,6 +147,7 @@ static void pong(struct peer *p, uint64_t id)
 	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
 	Leased__Pong body = LEASED__PONG__INIT;
 
+	body.no_database = p->no_database;
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_PONG;
 	message.pong = &body;
 	send_message(p, id, &message);

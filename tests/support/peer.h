@@ -13,6 +13,7 @@
 struct peer {
 	char path[64], address[80];
 	int listener, fd;
+	bool no_database;     /* as its Welcome and its Pongs say */
 	bool ended;           /* the client has closed the connection */
 	struct arena arena;   /* of the last message */
 	uint8_t in[65536];
