@@ -15,7 +15,7 @@
 #include "status.h"
 
 #define NS_PER_MS        INT64_C(1000000)
-#define TIMEOUT_MS       10000
+#define TIMEOUT_MS       12000 /* over a daemon's request_timeout: its own sentence says the cause */
 #define OPEN_PATIENCE_MS 2000 /* a daemon that restarts is waited for so long */
 
 int64_t boottime_ns(void)

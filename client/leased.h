@@ -53,7 +53,7 @@ struct leased_options {
 	/* Shown in the daemon's log. NULL: "libleased". */
 	const char *program;
 	/*
-	 * How long one call may take, reconnects included. 0: 10 s. A wait comes on top, and after it
+	 * How long one call may take, reconnects included. 0: 12 s. A wait comes on top, and after it
 	 * once more as long to have the grant confirmed.
 	 */
 	int64_t timeout_ms;

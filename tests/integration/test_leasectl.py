@@ -249,7 +249,7 @@ def test_doctor_sees_a_database_that_is_down(own_postgres, start_daemon):
     until(lambda: ctl(daemon, "doctor").returncode == UNAVAILABLE, "the outage to be seen")
     row = next(r for r in findings(daemon, UNAVAILABLE) if r["check"] == "database")
     assert row["grade"] == "fail" and "not usable: " in row["finding"]
-    refused(ctl(daemon, "acquire", "x"), UNAVAILABLE, 'acquire "x"')
+    refused(ctl(daemon, "acquire", "x"), UNAVAILABLE, 'acquire "x"', "the database did not answer in time", "No such file")
 
 
 def test_doctor_sees_settings_that_weaken_or_surprise(postgres, start_daemon):
