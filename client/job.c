@@ -304,7 +304,6 @@ static void say_killed(struct job *job)
 		return; /* on_lost has said it */
 	if (job->watcher.pid == 0) {
 		ctl_fail("the watcher was killed", LEASED_EINTERNAL, "the command is ended");
-		leased_release(job->lease, NULL, NULL); /* still ours, and of no use any more */
 		return;
 	}
 	snprintf(what, sizeof what, "lease \"%s\" is lost: it was not renewed in time",
@@ -331,6 +330,8 @@ static void run_command(struct job *job, struct job_outcome *outcome)
 	follow(job, &report);
 	if (report.killed || atomic_load(&job->lost)) {
 		say_killed(job);
+		if (leased_held(job->lease)) /* renewed after all, or still ours: of no use any more */
+			leased_release(job->lease, NULL, NULL);
 		lost(outcome);
 		return;
 	}

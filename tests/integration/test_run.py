@@ -103,6 +103,19 @@ def test_a_job_that_obeys_is_ended_with_a_word_why(daemon, here):
     assert err.startswith('leasectl: lease "x" is lost: ') and err.count("\n") == 1, err
 
 
+def test_a_lease_that_is_renewed_after_its_job_was_ended_is_given_back(daemon, here):
+    """The watcher ends the job a grace before the deadline; then the daemon answers again."""
+    run = ctl_start(daemon, "run", "-t", "6s", "--grace", "2900ms", "x", "--", "sh", "-c",
+                    f"trap 'touch {here}/term; exit 1' TERM; " + JOB.format(here / "pid") + "while :; do sleep 0.05; done")
+    pid_from(here / "pid")
+    daemon.signal(signal.SIGSTOP)
+    until((here / "term").exists, "the end of the job")
+    daemon.signal(signal.SIGCONT)
+    out, err = run.communicate(timeout=world.GIVE_UP)
+    assert run.returncode == LOST and "is lost" in err
+    assert ctl(daemon, "get", "x").returncode == HELD  # at once, not after the ttl
+
+
 def test_a_release_that_finds_nobody_keeps_the_jobs_code(daemon, here):
     """It ends by itself after its ttl, which the line says."""
     run = ctl_start(daemon, "run", "-t", "10m", "x", "--", "sh", "-c", JOB.format(here / "pid") + "read line; exit 5", stdin=subprocess.PIPE)
