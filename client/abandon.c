@@ -125,13 +125,13 @@ static void finish(struct leased_client *client, struct call *call)
 	free(a);
 }
 
-/* Not queued yet. NULL: no memory, or too many. */
+/* Not queued yet. NULL: no memory, too many, or too late. */
 static struct abandoned *abandoned_new(struct leased_client *client, const struct leased_lease *lease,
 	int64_t from_ns)
 {
 	struct abandoned *a;
 
-	if (client->n_abandoned == ABANDONED_MAX)
+	if (client->n_abandoned == ABANDONED_MAX || client->ended)
 		return NULL;
 	a = calloc(1, sizeof *a);
 	if (!a)
@@ -161,13 +161,10 @@ void abandon_acquire(struct leased_client *client, const struct call *call,
 
 void abandon_grant(struct leased_client *client, const struct leased_lease *lease)
 {
-	struct abandoned *a;
+	struct abandoned *a = abandoned_new(client, lease, boottime_ns());
 
-	pthread_mutex_lock(&client->lock);
-	a = abandoned_new(client, lease, boottime_ns());
-	if (a) {
-		a->step = RELEASE;
-		call_queue(client, &a->call);
-	}
-	pthread_mutex_unlock(&client->lock);
+	if (!a)
+		return;
+	a->step = RELEASE;
+	call_queue(client, &a->call);
 }

@@ -15,7 +15,7 @@
 void abandon_acquire(struct leased_client *client, const struct call *call,
 	const struct leased_lease *lease);
 
-/* Gives a grant back that nobody has got to know, without waiting for it. */
+/* Gives a grant back that nobody has got to know, without waiting for it. Locked. */
 void abandon_grant(struct leased_client *client, const struct leased_lease *lease);
 
 #endif

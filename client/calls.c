@@ -104,6 +104,8 @@ int call_run(struct leased_client *client, struct call *call, int64_t wait_ms)
 	pthread_mutex_lock(&client->lock);
 	if (is_interrupted(client, call)) {
 		call->status = fail(&call->err, LEASED_ECANCELLED, "interrupted");
+	} else if (client->closing) {
+		call->status = fail(&call->err, LEASED_ECANCELLED, "the client closes");
 	} else {
 		call->patience_ns = wait_ms > 0 ? 0 : patience_ns(client);
 		call_queue(client, call);
@@ -314,6 +316,7 @@ bool calls_are_wanted(const struct leased_client *client)
 
 void calls_end(struct leased_client *client)
 {
+	client->ended = true;
 	while (!list_empty(&client->calls)) {
 		struct call *call = call_of(client->calls.next);
 

@@ -120,21 +120,33 @@ static void end_by_hand(struct leased_lease *lease)
 	pthread_mutex_unlock(&client->lock);
 }
 
-int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err)
+static int renew_by_hand(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err)
 {
 	struct leased_error why = { 0 };
-	int rc = client_check(lease->client, &why);
+	int rc = begin_by_hand(lease, ttl_ms, &why);
 
-	if (rc == 0)
-		rc = claim_check_ttl(lease->client, ttl_ms, &why);
-	if (rc < 0)
-		return claim_fail(err, "renew", lease->name, rc, why.text);
-	rc = begin_by_hand(lease, ttl_ms, &why);
 	if (rc == 0)
 		rc = claim_renew(lease, ttl_ms, &why);
 	if (rc < 0)
 		claim_fail(err, "renew", lease->name, rc, why.text);
 	end_by_hand(lease);
+	return rc;
+}
+
+int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err)
+{
+	struct leased_client *client = lease->client;
+	struct leased_error why = { 0 };
+	int rc = client_enter(client, &why);
+
+	if (rc < 0)
+		return claim_fail(err, "renew", lease->name, rc, why.text);
+	rc = claim_check_ttl(client, ttl_ms, &why);
+	if (rc < 0)
+		claim_fail(err, "renew", lease->name, rc, why.text);
+	else
+		rc = renew_by_hand(lease, ttl_ms, err);
+	client_leave(client);
 	return rc;
 }
 
@@ -168,10 +180,19 @@ static void fill_release(struct call *call, Leased__ClientMessage *message)
 static int release(struct leased_lease *lease, const int *exit_status, struct leased_error *err)
 {
 	struct release r = { .lease = lease, .exit_status = exit_status };
+	struct leased_client *client = lease->client;
+	bool was_held;
 	int rc;
 
+	pthread_mutex_lock(&client->lock);
+	was_held = lease->state == LEASE_HELD;
+	if (was_held)
+		renewer_drop(lease, LEASE_RELEASED); /* no renewal from here on, whatever comes back */
+	pthread_mutex_unlock(&client->lock);
+	if (!was_held)
+		return fail(err, LEASED_ENOTHELD, "it is not held any more");
 	r.call = (struct call){ .fill = fill_release, .data = &r, .survives_interrupt = true };
-	rc = call_run(lease->client, &r.call, 0);
+	rc = call_run(client, &r.call, 0);
 	if (rc < 0)
 		rc = fail(err, rc == LEASED_ELOST ? LEASED_ENOTHELD : rc, "%s", r.call.err.text);
 	call_fini(&r.call);
@@ -182,20 +203,15 @@ int leased_release(struct leased_lease *lease, const int *exit_status, struct le
 {
 	struct leased_client *client = lease->client;
 	struct leased_error why = { 0 };
-	bool was_held;
-	int rc = client_check(client, &why);
+	int rc = client_enter(client, &why);
 
 	if (rc < 0)
 		return claim_fail(err, "release", lease->name, rc, why.text);
-	pthread_mutex_lock(&client->lock);
-	was_held = lease->state == LEASE_HELD;
-	if (was_held)
-		renewer_drop(lease, LEASE_RELEASED); /* no renewal from here on, whatever comes back */
-	pthread_mutex_unlock(&client->lock);
-	if (!was_held)
-		return claim_fail(err, "release", lease->name, LEASED_ENOTHELD, "it is not held any more");
 	rc = release(lease, exit_status, &why);
-	return rc < 0 ? claim_fail(err, "release", lease->name, rc, why.text) : 0;
+	if (rc < 0)
+		claim_fail(err, "release", lease->name, rc, why.text);
+	client_leave(client);
+	return rc;
 }
 
 void leased_lease_free(struct leased_lease *lease)

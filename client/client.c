@@ -39,13 +39,30 @@ void client_server(const struct leased_client *client, char out[static ADDRESS_T
 	address_format(out, &client->servers[client->server]);
 }
 
-int client_check(struct leased_client *client, struct leased_error *err)
+int client_enter(struct leased_client *client, struct leased_error *err)
 {
+	int rc = 0;
+
 	if (client->pid != getpid())
 		return fail(err, LEASED_ENOTHELD, "a child of fork cannot use its parent's client");
 	if (pthread_equal(pthread_self(), client->thread))
 		return fail(err, LEASED_EUSAGE, "a callback cannot wait for what its own thread does");
-	return 0;
+	pthread_mutex_lock(&client->lock);
+	if (client->closing)
+		rc = fail(err, LEASED_ECANCELLED, "the client closes");
+	else
+		client->callers++;
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
+void client_leave(struct leased_client *client)
+{
+	pthread_mutex_lock(&client->lock);
+	if (--client->callers == 0 && client->closing)
+		client_wake(client);
+	pthread_cond_broadcast(&client->changed);
+	pthread_mutex_unlock(&client->lock);
 }
 
 struct timespec monotonic_in(int64_t ms)
@@ -213,6 +230,10 @@ void leased_client_close(struct leased_client *client)
 		pthread_mutex_unlock(&client->lock);
 		client_wake(client);
 		pthread_join(client->thread, NULL);
+		pthread_mutex_lock(&client->lock);
+		while (client->callers > 0) /* they have been woken */
+			pthread_cond_wait(&client->changed, &client->lock);
+		pthread_mutex_unlock(&client->lock);
 		pthread_mutex_destroy(&client->lock);
 		pthread_cond_destroy(&client->changed);
 	} else if (client->socket_fd >= 0) {

@@ -54,7 +54,7 @@ struct leased_lease {
 
 struct leased_client {
 	pthread_mutex_t lock;
-	pthread_cond_t changed;  /* ready, failed, a call done, a callback over */
+	pthread_cond_t changed;  /* ready, failed, a call done, a caller gone, a callback over */
 	pthread_t thread;
 	pid_t pid;               /* who opened it: a child of fork must not use it */
 	int wake_fd;             /* eventfd: the thread shall look again */
@@ -72,6 +72,8 @@ struct leased_client {
 	int64_t shortest_ttl_ms; /* of the leases held, INT64_MAX: none */
 	uint64_t next_id;
 	bool ready, closing;
+	bool ended;              /* the thread sends nothing any more */
+	unsigned callers;        /* threads in calls that may wait */
 	bool move_on;            /* the daemon cannot do what is asked of it: another may */
 	unsigned n_abandoned;    /* see abandon.h */
 	unsigned failed_rounds;  /* all servers tried in vain, in a row */
@@ -91,7 +93,12 @@ void client_server(const struct leased_client *client, char out[static ADDRESS_T
 /* CLOCK_MONOTONIC, ms from now: for waits on client.changed. */
 struct timespec monotonic_in(int64_t ms);
 
-/* 0, or why this process or thread cannot make calls: a child of fork, a callback. */
-int client_check(struct leased_client *client, struct leased_error *err);
+/*
+ * Around each public call that may wait: closing the client waits until all have left. 0; or why this
+ * process or thread cannot make calls (a child of fork, a callback, a client that closes), then without
+ * client_leave.
+ */
+int client_enter(struct leased_client *client, struct leased_error *err);
+void client_leave(struct leased_client *client);
 
 #endif

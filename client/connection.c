@@ -285,12 +285,13 @@ static void wait_for_events(struct leased_client *client, struct connection *c, 
 	*ret_events = c->channel.fd >= 0 ? fds[1].revents : 0;
 }
 
-/* Whether close may end the thread: nothing is left that should still be sent. */
+/* Whether close may end the thread: nothing is left that should still be sent, and nobody may bring more. */
 static bool may_leave(const struct leased_client *client, int64_t leave_ns)
 {
 	if (!client->closing)
 		return false;
-	return !calls_are_wanted(client) || !client->ready || boottime_ns() >= leave_ns;
+	return (!calls_are_wanted(client) && client->callers == 0) || !client->ready ||
+	       boottime_ns() >= leave_ns;
 }
 
 void *connection_thread(void *arg)

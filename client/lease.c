@@ -106,17 +106,34 @@ static int64_t proven_deadline(const struct acquire *a)
 	return first < last ? first : last;
 }
 
-/* From here on the lease is held, and renewed unless the caller does that. */
-static void hold(struct leased_lease *lease)
+static void give_back(struct leased_lease *lease)
+{
+	pthread_mutex_lock(&lease->client->lock);
+	abandon_grant(lease->client, lease);
+	pthread_mutex_unlock(&lease->client->lock);
+}
+
+/*
+ * From here on the lease is held, and renewed unless the caller does that; or it is given back, because
+ * nobody wants it any more.
+ */
+static int hold(struct leased_lease *lease, struct leased_error *err)
 {
 	struct leased_client *client = lease->client;
+	int rc = 0;
 
 	pthread_mutex_lock(&client->lock);
-	lease->state = LEASE_HELD;
-	list_append(&client->leases, &lease->link);
-	list_append(&client->owned, &lease->owned);
-	renewer_schedule(client, lease);
+	if (atomic_load(&client->interrupted) || client->closing) {
+		abandon_grant(client, lease);
+		rc = fail(err, LEASED_ECANCELLED, client->closing ? "the client closes" : "interrupted");
+	} else {
+		lease->state = LEASE_HELD;
+		list_append(&client->leases, &lease->link);
+		list_append(&client->owned, &lease->owned);
+		renewer_schedule(client, lease);
+	}
 	pthread_mutex_unlock(&client->lock);
+	return rc;
 }
 
 /*
@@ -130,7 +147,7 @@ static int confirm(struct leased_lease *lease, struct leased_error *err)
 
 	if (rc == 0)
 		return 0;
-	abandon_grant(lease->client, lease); /* not ours to use: rather than let it expire */
+	give_back(lease); /* not ours to use: rather than let it expire */
 	return fail(err, rc, "granted after the wait, but not confirmed: %s", why.text);
 }
 
@@ -142,10 +159,6 @@ static int take_grant(struct acquire *a, struct leased_error *err)
 	int rc;
 
 	lease->token = a->call.reply->granted->token;
-	if (atomic_load(&lease->client->interrupted)) {
-		abandon_grant(lease->client, lease);
-		return fail(err, LEASED_ECANCELLED, "interrupted");
-	}
 	if (deadline - boottime_ns() < whole_ms / 2 * NS_PER_MS) {
 		rc = confirm(lease, err);
 		if (rc < 0)
@@ -154,8 +167,7 @@ static int take_grant(struct acquire *a, struct leased_error *err)
 		lease->due_ns = a->call.first_sent_ns + lease->ttl_ms / 3 * NS_PER_MS;
 		atomic_store(&lease->deadline_ns, deadline);
 	}
-	hold(lease);
-	return 0;
+	return hold(lease, err);
 }
 
 static int acquire(struct acquire *a, struct leased_error *err)
@@ -180,34 +192,44 @@ static void forsake_acquire(struct leased_client *client, struct call *call)
 	abandon_acquire(client, call, a->lease);
 }
 
+static int acquire_new(struct leased_client *client, const char *name,
+	const struct leased_acquire_options *o, struct leased_lease **ret_lease,
+	struct leased_error *err)
+{
+	struct acquire a = { .options = o };
+	int rc;
+
+	a.lease = lease_new(client, name, o);
+	if (!a.lease)
+		return fail(err, LEASED_ENOMEM, "out of memory");
+	a.wait_until_ns = boottime_ns() + o->wait_ms * NS_PER_MS;
+	a.call = (struct call){ .fill = fill_acquire, .forsaken = forsake_acquire, .data = &a,
+		.can_cancel = true };
+	rc = acquire(&a, err);
+	if (rc < 0)
+		free(a.lease);
+	else
+		*ret_lease = a.lease;
+	return rc;
+}
+
 int leased_acquire(struct leased_client *client, const char *name,
 	const struct leased_acquire_options *options, struct leased_lease **ret_lease,
 	struct leased_error *err)
 {
 	static const struct leased_acquire_options defaults;
 	const struct leased_acquire_options *o = options ? options : &defaults;
-	struct acquire a = { .options = o };
 	struct leased_error why = { 0 };
 	int rc;
 
-	rc = client_check(client, &why);
-	if (rc == 0)
-		rc = check_options(client, name, o, &why);
+	rc = client_enter(client, &why);
 	if (rc < 0)
 		return claim_fail(err, "acquire", name, rc, why.text);
-	a.lease = lease_new(client, name, o);
-	if (!a.lease)
-		return claim_fail(err, "acquire", name, LEASED_ENOMEM, "out of memory");
-	a.wait_until_ns = boottime_ns() + o->wait_ms * NS_PER_MS;
-	a.call = (struct call){ .fill = fill_acquire, .forsaken = forsake_acquire, .data = &a,
-		.can_cancel = true };
-	rc = acquire(&a, &why);
-	if (rc < 0) {
-		free(a.lease);
-		return claim_fail(err, "acquire", name, rc, why.text);
-	}
-	*ret_lease = a.lease;
-	return 0;
+	rc = check_options(client, name, o, &why);
+	if (rc == 0)
+		rc = acquire_new(client, name, o, ret_lease, &why);
+	client_leave(client);
+	return rc < 0 ? claim_fail(err, "acquire", name, rc, why.text) : 0;
 }
 
 /* Looking at it. */

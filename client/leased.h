@@ -70,10 +70,11 @@ LEASED_API int leased_client_open(struct leased_client **ret_client, const struc
 	struct leased_error *err);
 
 /*
- * Releases nothing but leases with release_on_disconnect: others expire by themselves (release them first).
- * Stops the thread,
- * closes, frees the client and all its leases. Acquires that were given up and may have been granted
- * get up to a second to be given back. NULL is fine. Not from a callback.
+ * Releases nothing but leases with release_on_disconnect: others expire by themselves (release them
+ * first). Calls that other threads wait in get up to a second, then return LEASED_ECANCELLED, and close
+ * waits until they have; no thread may use the client or one of its leases afterwards. Stops the thread,
+ * closes, frees the client and all its leases. Acquires that were given up and may have been granted get
+ * up to a second to be given back. NULL is fine. Not from a callback.
  */
 LEASED_API void leased_client_close(struct leased_client *client);
 

@@ -360,6 +360,65 @@ static void a_child_that_closes_does_not_keep_the_connection_open(void **state)
 	close(closed[1]);
 }
 
+/* Each of them is in its own thread; none may touch what close has freed. */
+static void close_waits_for_those_who_wait(void **state)
+{
+	struct world *w = *state;
+	struct leased_lease *lease = rig_granted(w, "x", 60000), *other = rig_granted(w, "y", 60000);
+	struct acquiring acquiring;
+	struct releasing releasing;
+	struct renewing renewing, renewing_too;
+
+	rig_acquire(w, &acquiring, "z", 60000, 60000);
+	peer_expect(&w->peer, KIND(ACQUIRE));
+	rig_release(&releasing, lease);
+	peer_expect(&w->peer, KIND(RELEASE));
+	rig_renew(&renewing, other, 0);
+	peer_expect(&w->peer, KIND(RENEW));
+	rig_renew(&renewing_too, other, 0); /* behind the first, without a call yet */
+	rig_pause(50);
+	leased_client_close(w->client);
+	w->client = NULL;
+	rig_finish(&acquiring, LEASED_ECANCELLED);
+	rig_released(&releasing, LEASED_ECANCELLED);
+	rig_renewed(&renewing, LEASED_ECANCELLED);
+	rig_renewed(&renewing_too, LEASED_ECANCELLED);
+}
+
+struct closing {
+	pthread_t thread;
+	struct leased_client *client;
+};
+
+static void *run_close(void *arg)
+{
+	struct closing *c = arg;
+
+	leased_client_close(c->client);
+	return NULL;
+}
+
+static void a_grant_that_crosses_a_close_is_given_back(void **state)
+{
+	struct world *w = *state;
+	struct closing closing = { .client = w->client };
+	Leased__ClientMessage *m;
+	struct acquiring c;
+	uint64_t id;
+
+	rig_acquire(w, &c, "x", 60000, 60000);
+	id = peer_expect(&w->peer, KIND(ACQUIRE))->id;
+	pthread_create(&closing.thread, NULL, run_close, &closing);
+	w->client = NULL;
+	rig_pause(200);
+	peer_grant(&w->peer, id, 7, 60000);
+	m = peer_expect(&w->peer, KIND(RELEASE));
+	assert_int_equal(m->release->claim->token, 7);
+	peer_released(&w->peer, m->id);
+	rig_finish(&c, LEASED_ECANCELLED);
+	pthread_join(closing.thread, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -379,6 +438,8 @@ int main(void)
 		TEST(rig_setup, what_is_due_after_an_outage_goes_into_as_many_frames_as_it_needs),
 		TEST(rig_setup, a_release_by_claim_whose_answer_was_lost_says_that_it_is_a_retry),
 		TEST(rig_setup, a_child_that_closes_does_not_keep_the_connection_open),
+		TEST(rig_setup, close_waits_for_those_who_wait),
+		TEST(rig_setup, a_grant_that_crosses_a_close_is_given_back),
 #undef TEST
 	};
 
