@@ -56,17 +56,19 @@ static int acquire(const struct ctl *ctl, struct leased_client *client, const st
 	struct leased_lease *lease;
 	struct leased_error err;
 	int rc = leased_acquire(client, o->name, &o->acquire, &lease, &err);
+	int code = 0;
 
 	if (rc == 0 && !job_caught_signal()) {
 		print_grant(ctl, lease);
-		if (fflush(stdout) == 0)
+		code = ctl_flush();
+		if (code == 0)
 			return 0;
 	}
 	if (rc == 0)
 		leased_release(lease, NULL, NULL);
 	if (job_caught_signal())
 		return 128 + job_caught_signal();
-	return rc < 0 ? ctl_refused(o, &err) : 0; /* main says what is wrong with stdout */
+	return rc < 0 ? ctl_refused(o, &err) : code;
 }
 
 int cmd_acquire(const struct ctl *ctl, int argc, char *argv[])

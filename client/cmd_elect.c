@@ -44,7 +44,7 @@ static bool goes_on(const struct job_outcome *outcome, char said[static LEASED_E
 
 /* Without a command: leading is a line, and so is its end. */
 
-static void say(const struct ctl *ctl, const char *what, const struct leased_lease *lease)
+static int say(const struct ctl *ctl, const char *what, const struct leased_lease *lease)
 {
 	json_t *object;
 
@@ -59,7 +59,7 @@ static void say(const struct ctl *ctl, const char *what, const struct leased_lea
 		printf("%s token=%" PRIu64 " holder=%s\n", what, leased_token(lease),
 			leased_holder(lease));
 	}
-	fflush(stdout);
+	return ctl_flush();
 }
 
 static void on_lead_lost(struct leased_lease *lease, const struct leased_error *why, void *data)
@@ -91,6 +91,7 @@ static void lead(const struct ctl *ctl, struct leased_client *client, const stru
 {
 	struct leased_acquire_options options = o->acquire;
 	struct leased_lease *lease = NULL;
+	bool is_lost;
 	int rc;
 
 	options.on_lost = on_lead_lost;
@@ -99,11 +100,14 @@ static void lead(const struct ctl *ctl, struct leased_client *client, const stru
 	outcome->end = JOB_NOT_GRANTED;
 	outcome->status = rc;
 	if (rc == 0) {
-		say(ctl, "leading", lease);
-		outcome->end = wait_lead_over(*over) ? JOB_LOST : JOB_SIGNALLED;
-		if (outcome->end == JOB_SIGNALLED)
+		outcome->code = say(ctl, "leading", lease);
+		is_lost = outcome->code == 0 && wait_lead_over(*over);
+		if (!is_lost)
 			leased_release(lease, NULL, NULL);
-		say(ctl, outcome->end == JOB_LOST ? "lost" : "released", lease);
+		if (outcome->code == 0)
+			outcome->code = say(ctl, is_lost ? "lost" : "released", lease);
+		/* Nobody who leads unheard. */
+		outcome->end = outcome->code == 0 && is_lost ? JOB_LOST : JOB_ENDED;
 	}
 	if (job_caught_signal()) {
 		outcome->end = JOB_SIGNALLED;

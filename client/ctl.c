@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,6 +32,19 @@ int ctl_refused(const struct lease_options *o, const struct leased_error *why)
 	if (code != held || o->conflict_exit != 0) /* cron mails whatever is printed */
 		ctl_fail(NULL, why->status, why->text);
 	return code == held ? o->conflict_exit : code;
+}
+
+int ctl_flush(void)
+{
+	int code;
+
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	code = ctl_fail("write the output", LEASED_EINTERNAL, errno ? strerror(errno) : "it failed");
+	__fpurge(stdout);
+	clearerr(stdout); /* it is told once */
+	return code;
 }
 
 int ctl_usage(const char *command, const char *format, ...)

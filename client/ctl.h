@@ -73,6 +73,9 @@ int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc
 /* No lease: says why, unless another holds it and -E makes that a success. The exit code. */
 int ctl_refused(const struct lease_options *o, const struct leased_error *why);
 
+/* Writes out what was printed. 0; or the exit code, after having said why it could not be written. */
+int ctl_flush(void);
+
 /* The help of one command, or of all when NULL. */
 void ctl_help(const char *command);
 

@@ -42,7 +42,7 @@ static const int ending[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2
 static struct {
 	volatile sig_atomic_t caught;
 	struct leased_client *volatile client;
-	struct sigaction old[N_ENDING];
+	struct sigaction old[N_ENDING], old_pipe;
 } waiting;
 
 static void on_signal(int signo)
@@ -55,8 +55,10 @@ static void on_signal(int signo)
 
 void job_catch_signals(struct leased_client *client)
 {
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct sigaction action = { .sa_handler = on_signal };
 
+	sigaction(SIGPIPE, &ignore, &waiting.old_pipe);
 	sigemptyset(&action.sa_mask);
 	waiting.client = client;
 	for (size_t i = 0; i < N_ENDING; i++) {
@@ -70,6 +72,7 @@ void job_stop_catching(void)
 {
 	for (size_t i = 0; i < N_ENDING; i++)
 		sigaction(ending[i], &waiting.old[i], NULL);
+	sigaction(SIGPIPE, &waiting.old_pipe, NULL);
 	waiting.client = NULL;
 }
 

@@ -33,7 +33,8 @@ int job_check_grace(struct lease_options *o, const char *command);
 
 /*
  * Signals that end a wait: after this one of them sets job_caught_signal() and interrupts client.
- * Those that were ignored stay ignored. job_stop_catching brings the old dispositions back.
+ * Those that were ignored stay ignored. SIGPIPE is: output that nobody reads is an error, not an end that
+ * leaves a lease behind. job_stop_catching brings the old dispositions back.
  */
 void job_catch_signals(struct leased_client *client);
 void job_stop_catching(void);

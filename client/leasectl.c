@@ -1,8 +1,9 @@
 /* leasectl: the table of commands, global options and help. */
-#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ctl.h"
 #include "status.h"
@@ -174,14 +175,23 @@ static int run_command(int argc, char *argv[])
 	return command->run(&ctl, argc - at, argv + at);
 }
 
+/*
+ * One that is closed would be given to the next thing opened, and what is printed would go there. What is
+ * put in its place cannot be used either.
+ */
+static void fill_standard_descriptors(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char *argv[])
 {
-	int code = run_command(argc, argv), written;
+	int code, written;
 
-	errno = 0;
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return code;
-	/* A full disk must not pass for an answer. */
-	written = ctl_fail("write the output", LEASED_EINTERNAL, errno ? strerror(errno) : "it failed");
+	fill_standard_descriptors();
+	code = run_command(argc, argv);
+	written = ctl_flush(); /* a full disk must not pass for an answer */
 	return code ? code : written;
 }

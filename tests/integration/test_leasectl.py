@@ -1,6 +1,7 @@
 """What leasectl takes and prints: options, exit codes, JSON, and what doctor finds."""
 import itertools
 import json
+import os
 import re
 import shlex
 import signal
@@ -201,9 +202,33 @@ def test_output_that_cannot_be_written_is_an_error(daemon):
     with open("/dev/full", "w") as full:
         for args in (["acquire", "x"], ["list"], ["doctor"]):
             done = ctl_start(daemon, *args, stdout=full)
-            assert "write the output" in done.communicate(timeout=world.GIVE_UP)[1]
+            assert "write the output: No space left on device\n" in done.communicate(timeout=world.GIVE_UP)[1]
             assert done.returncode == INTERNAL
     assert ctl(daemon, "get", "x").returncode == HELD  # given back: nobody was told its token
+
+
+@pytest.mark.parametrize("command", ["acquire", "elect"])
+def test_a_grant_that_nobody_reads_of_is_given_back(daemon, command):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = ctl_start(daemon, command, "x", stdout=writer)
+    os.close(writer)
+    assert done.communicate(timeout=world.GIVE_UP)[1] == "leasectl: write the output: Broken pipe\n"
+    assert done.returncode == INTERNAL and ctl(daemon, "get", "x").returncode == HELD
+
+
+def test_closed_descriptors_are_not_taken_for_others(daemon):
+    """Otherwise what is printed goes to whatever was opened next: a socket, the watcher."""
+    def run(redirect, *args):
+        shell = ["sh", "-c", f'exec "$@" {redirect}', "sh", world.LEASECTL, "-s", daemon.address, *args]
+        done = subprocess.run(shell, capture_output=True, text=True, timeout=world.GIVE_UP, env={**os.environ, **world.NO_LEAKS})
+        return done.returncode, done.stdout, done.stderr
+
+    for command in ("acquire", "elect"):
+        assert run(">&-", command, "x") == (INTERNAL, "", "leasectl: write the output: Bad file descriptor\n")
+        assert ctl(daemon, "get", "x").returncode == HELD
+    assert run("2>&-", "run", "x", "--", "no-such-command") == (127, "", "")
+    assert run("<&- >&- 2>&-", "run", "x", "--", "sh", "-c", "exit 3") == (3, "", "")
 
 
 def test_a_signal_takes_acquire_out_of_the_queue(daemon):
