@@ -1,15 +1,12 @@
 #include "channel.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "status.h"
@@ -21,58 +18,27 @@ void channel_init(struct channel *ch)
 	*ch = (struct channel){ .fd = -1 };
 }
 
-static int start_connect(struct channel *ch, const struct sockaddr *addr, socklen_t len,
-	struct leased_error *err)
+int channel_connect(struct channel *ch, const struct address *address, struct leased_error *err)
 {
-	int one = 1;
+	struct sockaddr_storage addr;
+	socklen_t len;
+	int one = 1, rc;
 
-	ch->fd = socket(addr->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	rc = address_to_socket(&addr, &len, address, err);
+	if (rc < 0)
+		return rc;
+	ch->fd = socket(addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (ch->fd < 0)
 		return fail(err, LEASED_EUNAVAILABLE, "make a socket: %s", strerror(errno));
-	if (addr->sa_family != AF_UNIX)
+	if (addr.ss_family != AF_UNIX)
 		setsockopt(ch->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	ch->connecting = true;
-	if (connect(ch->fd, addr, len) == 0 || errno == EINPROGRESS)
+	if (connect(ch->fd, (struct sockaddr *)&addr, len) == 0 || errno == EINPROGRESS)
 		return 0;
 	/* EAGAIN: a Unix socket whose queue is full; the caller comes back. */
 	fail(err, LEASED_EUNAVAILABLE, "connect: %s", strerror(errno));
 	channel_close(ch);
 	return LEASED_EUNAVAILABLE;
-}
-
-static int connect_tcp(struct channel *ch, const struct address *address, unsigned which,
-	struct leased_error *err)
-{
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
-	struct addrinfo *all, *chosen;
-	unsigned count = 0;
-	char port[8];
-	int rc;
-
-	snprintf(port, sizeof port, "%u", address->port);
-	rc = getaddrinfo(address->host, port, &hints, &all);
-	if (rc != 0)
-		return fail(err, LEASED_EUNAVAILABLE, "resolve %s: %s", address->host,
-			gai_strerror(rc));
-	for (chosen = all; chosen; chosen = chosen->ai_next)
-		count++;
-	chosen = all;
-	for (which %= count; which > 0; which--)
-		chosen = chosen->ai_next;
-	rc = start_connect(ch, chosen->ai_addr, chosen->ai_addrlen, err);
-	freeaddrinfo(all);
-	return rc;
-}
-
-int channel_connect(struct channel *ch, const struct address *address, unsigned which,
-	struct leased_error *err)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-
-	if (address->kind == ADDRESS_TCP)
-		return connect_tcp(ch, address, which, err);
-	memcpy(addr.sun_path, address->path, strlen(address->path) + 1);
-	return start_connect(ch, (struct sockaddr *)&addr, sizeof addr, err);
 }
 
 int channel_finish_connect(struct channel *ch, struct leased_error *err)

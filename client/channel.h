@@ -27,11 +27,10 @@ struct channel {
 void channel_init(struct channel *ch);
 
 /*
- * Starts to connect; which is a turn number, for hosts with several addresses. Resolving a host name
- * blocks. Watch for POLLOUT, then call channel_finish_connect. 0 or LEASED_EUNAVAILABLE.
+ * Starts to connect. Watch for POLLOUT, then call channel_finish_connect. 0, LEASED_EUNAVAILABLE, or
+ * LEASED_EUSAGE from address_to_socket.
  */
-int channel_connect(struct channel *ch, const struct address *address, unsigned which,
-	struct leased_error *err);
+int channel_connect(struct channel *ch, const struct address *address, struct leased_error *err);
 
 /* 0 when connected, else LEASED_EUNAVAILABLE. */
 int channel_finish_connect(struct channel *ch, struct leased_error *err);

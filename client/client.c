@@ -79,9 +79,25 @@ struct timespec monotonic_in(int64_t ms)
 
 /* Opening and closing. */
 
-static int read_servers(struct leased_client *client, const char *servers, struct leased_error *err)
+static int read_server(struct address *ret_server, const char *text, size_t len, struct leased_error *err)
 {
-	char text[ADDRESS_TEXT_SIZE];
+	char copy[ADDRESS_TEXT_SIZE];
+	struct sockaddr_storage addr;
+	socklen_t addr_len;
+	int rc;
+
+	if (len >= sizeof copy)
+		return fail(err, LEASED_EUSAGE, "an address is too long");
+	memcpy(copy, text, len);
+	copy[len] = '\0';
+	rc = address_parse(ret_server, copy, err);
+	return rc < 0 ? rc : address_to_socket(&addr, &addr_len, ret_server, err);
+}
+
+int client_read_servers(struct address ret_servers[static SERVERS_MAX], size_t *ret_n,
+	const char *servers, struct leased_error *err)
+{
+	size_t n = 0;
 
 	if (!servers)
 		servers = getenv("LEASED_SERVER");
@@ -91,17 +107,14 @@ static int read_servers(struct leased_client *client, const char *servers, struc
 		const char *comma = strchrnul(servers, ',');
 		int rc;
 
-		if (client->n_servers == SERVERS_MAX)
+		if (n == SERVERS_MAX)
 			return fail(err, LEASED_EUSAGE, "more than %d addresses", SERVERS_MAX);
-		if ((size_t)(comma - servers) >= sizeof text)
-			return fail(err, LEASED_EUSAGE, "an address is too long");
-		memcpy(text, servers, (size_t)(comma - servers));
-		text[comma - servers] = '\0';
-		rc = address_parse(&client->servers[client->n_servers++], text, err);
+		rc = read_server(&ret_servers[n++], servers, (size_t)(comma - servers), err);
 		if (rc < 0)
 			return rc;
 		servers = *comma ? comma + 1 : NULL;
 	}
+	*ret_n = n;
 	return 0;
 }
 
@@ -147,7 +160,7 @@ static int init(struct leased_client *client, const struct leased_options *o,
 	struct leased_error *err)
 {
 	pthread_condattr_t attr;
-	int rc = read_servers(client, o->servers, err);
+	int rc = client_read_servers(client->servers, &client->n_servers, o->servers, err);
 
 	if (rc == 0 && (o->timeout_ms < 0 || o->timeout_ms > DURATION_MAX_MS))
 		rc = fail(err, LEASED_EUSAGE, "the timeout is negative or over ten years");

@@ -87,6 +87,10 @@ int64_t boottime_ns(void);
 /* Tells the thread to look again; async-signal-safe. */
 void client_wake(struct leased_client *client);
 
+/* The addresses of a comma-separated list; NULL: of the environment, or the default. 0, LEASED_EUSAGE. */
+int client_read_servers(struct address ret_servers[static SERVERS_MAX], size_t *ret_n,
+	const char *servers, struct leased_error *err);
+
 /* The address in use. Locked. */
 void client_server(const struct leased_client *client, char out[static ADDRESS_TEXT_SIZE]);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "address.h"
+#include "client.h"
 #include "ctl.h"
 #include "name.h"
 #include "output.h"
@@ -17,7 +17,7 @@
 
 struct doctor {
 	const struct ctl *ctl;
-	const char *server;
+	char server[ADDRESS_TEXT_SIZE];
 	bool failed;
 };
 
@@ -160,32 +160,13 @@ static void check_server(struct doctor *d)
 	leased_client_close(client);
 }
 
-/* An address that cannot be read is a mistake on the command line, not a finding. */
-static int check_addresses(const char *servers)
-{
-	char *all = strdup(servers), *rest = all, *one;
-	struct address address;
-	struct leased_error err;
-	int rc = 0;
-
-	while (rc == 0 && (one = strsep(&rest, ",")))
-		rc = address_parse(&address, one, &err);
-	free(all);
-	return rc < 0 ? ctl_fail("connect", rc, err.text) : 0;
-}
-
-static const char *servers_of(const struct ctl *ctl)
-{
-	const char *servers = ctl->servers ? ctl->servers : getenv("LEASED_SERVER");
-
-	return servers && *servers ? servers : "unix:/run/leased/leased.sock";
-}
-
 int cmd_doctor(const struct ctl *ctl, int argc, char *argv[])
 {
 	struct doctor d = { .ctl = ctl };
-	char *all, *rest, *one;
-	int code;
+	struct address servers[SERVERS_MAX];
+	struct leased_error err;
+	size_t n;
+	int rc;
 
 	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
 		ctl_help(argv[0]);
@@ -193,14 +174,13 @@ int cmd_doctor(const struct ctl *ctl, int argc, char *argv[])
 	}
 	if (argc > 1)
 		return ctl_usage(argv[0], "unexpected \"%s\"", argv[1]);
-	code = check_addresses(servers_of(ctl));
-	if (code)
-		return code;
-	all = rest = strdup(servers_of(ctl));
-	while ((one = strsep(&rest, ","))) {
-		d.server = one;
+	/* An address that cannot be read is a mistake on the command line, not a finding. */
+	rc = client_read_servers(servers, &n, ctl->servers, &err);
+	if (rc < 0)
+		return ctl_fail("connect", rc, err.text);
+	for (size_t i = 0; i < n; i++) {
+		address_format(d.server, &servers[i]);
 		check_server(&d);
 	}
-	free(all);
 	return d.failed ? status_exit_code(LEASED_EUNAVAILABLE) : 0;
 }

@@ -33,7 +33,6 @@
 struct connection {
 	enum { AWAY, CONNECTING, HELLO, READY } state;
 	struct channel channel;
-	unsigned attempts;    /* in all */
 	unsigned failures;    /* in a row */
 	int64_t until_ns;     /* AWAY: next attempt; CONNECTING, HELLO: give up */
 	int64_t heard_ns, said_ns;
@@ -80,13 +79,10 @@ static void drop(struct leased_client *client, struct connection *c, const struc
 
 static void begin_connect(struct leased_client *client, struct connection *c)
 {
-	struct address address = client->servers[client->server];
 	struct leased_error why;
 	int rc;
 
-	pthread_mutex_unlock(&client->lock); /* resolving may block */
-	rc = channel_connect(&c->channel, &address, c->attempts++ / (unsigned)client->n_servers, &why);
-	pthread_mutex_lock(&client->lock);
+	rc = channel_connect(&c->channel, &client->servers[client->server], &why);
 	if (rc < 0) {
 		drop(client, c, &why);
 		return;

@@ -104,7 +104,7 @@ static void help_all(void)
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		printf("  %-10s %s\n", commands[i].name, commands[i].summary);
 	puts("\n"
-	     "  -s, --server ADDR  unix:/path or tcp:host:port; several are tried in turn\n"
+	     "  -s, --server ADDR  unix:/path or tcp:127.0.0.1:port; several are tried in turn\n"
 	     "                     (default: $LEASED_SERVER, else unix:/run/leased/leased.sock)\n"
 	     "  -o, --output FORM  text or json\n"
 	     "      --help, --version\n\n"

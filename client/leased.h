@@ -46,7 +46,8 @@ struct leased_lease;
 
 struct leased_options {
 	/*
-	 * Comma-separated addresses, tried in turn: unix:/path, tcp:host:port, tcp:[::1]:port.
+	 * Comma-separated addresses, tried in turn: unix:/path, tcp:127.0.0.1:port, tcp:[::1]:port,
+	 * tcp:localhost:port. Other names are not looked up.
 	 * NULL: $LEASED_SERVER, or unix:/run/leased/leased.sock.
 	 */
 	const char *servers;

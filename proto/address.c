@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "status.h"
 
@@ -104,6 +105,31 @@ void address_format(char out[static ADDRESS_TEXT_SIZE], const struct address *ad
 		snprintf(out, ADDRESS_TEXT_SIZE, "tcp:[%s]:%u", address->host, address->port);
 	else
 		snprintf(out, ADDRESS_TEXT_SIZE, "tcp:%s:%u", address->host, address->port);
+}
+
+int address_to_socket(struct sockaddr_storage *ret_socket, socklen_t *ret_len,
+	const struct address *address, struct leased_error *err)
+{
+	const char *host = strcmp(address->host, "localhost") == 0 ? "127.0.0.1" : address->host;
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(address->port) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(address->port) };
+
+	if (address->kind == ADDRESS_UNIX) {
+		strcpy(un.sun_path, address->path);
+		*ret_len = sizeof un;
+		memcpy(ret_socket, &un, sizeof un);
+	} else if (inet_pton(AF_INET, host, &v4.sin_addr) == 1) {
+		*ret_len = sizeof v4;
+		memcpy(ret_socket, &v4, sizeof v4);
+	} else if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1) {
+		*ret_len = sizeof v6;
+		memcpy(ret_socket, &v6, sizeof v6);
+	} else {
+		return fail(err, LEASED_EUSAGE,
+			"%s: host names are not looked up: use the IP address, or localhost", host);
+	}
+	return 0;
 }
 
 bool address_is_loopback_literal(const struct address *address)

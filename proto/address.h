@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "leased_status.h"
 
@@ -25,7 +26,14 @@ int address_parse(struct address *ret_address, const char *text, struct leased_e
 /* The text form, as address_parse takes it. */
 void address_format(char out[static ADDRESS_TEXT_SIZE], const struct address *address);
 
-/* A literal 127.0.0.0/8 or ::1 address. Names are never loopback: they must be resolved first. */
+/*
+ * For connect and bind. 0; or LEASED_EUSAGE: the host is neither a literal address nor "localhost",
+ * which is 127.0.0.1. Names are not looked up: that blocks.
+ */
+int address_to_socket(struct sockaddr_storage *ret_socket, socklen_t *ret_len,
+	const struct address *address, struct leased_error *err);
+
+/* A literal 127.0.0.0/8 or ::1 address. Names are not. */
 bool address_is_loopback_literal(const struct address *address);
 
 #endif

@@ -40,6 +40,8 @@ USAGE_ERRORS = {
     "output form": (["-o", "xml", "list"], "-o is text or json"),
     "address empty": (["-s", "", "list"], "-s needs an address"),
     "address": (["-s", "bogus", "list"], "connect: an address is"),
+    "host name": (["-s", "tcp:db2.example:7420", "list"], "db2.example: host names are not looked up"),
+    "host name, for doctor": (["-s", "tcp:db2.example:7420", "doctor"], "host names are not looked up"),
     "address, for doctor": (["-s", f"{NOBODY},bogus", "doctor"], "connect: an address is"),
     "no name": (["acquire"], "The name is missing"),
     "two names": (["acquire", "a", "b\nc"], 'unexpected "b?c"'),

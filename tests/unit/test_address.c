@@ -1,6 +1,8 @@
 #include "address.h"
 
+#include <arpa/inet.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "table.h"
 
@@ -84,11 +86,53 @@ static void check_case(void **state)
 	assert_memory_equal(&back, &address, sizeof back);
 }
 
+static struct socket_case {
+	const char *name, *text;
+	int want, family;
+	const char *host;
+} socket_cases[] = {
+	{ "a path to connect to", "unix:/run/x.sock", 0, AF_UNIX, "/run/x.sock" },
+	{ "an IPv4 address to connect to", "tcp:127.0.0.1:7420", 0, AF_INET, "127.0.0.1" },
+	{ "an IPv6 address to connect to", "tcp:[::1]:7420", 0, AF_INET6, "::1" },
+	{ "localhost is known without asking", "tcp:localhost:7420", 0, AF_INET, "127.0.0.1" },
+	{ "another name is not looked up", "tcp:db2.example:7420", LEASED_EUSAGE, 0, NULL },
+	{ "nor is a short form", "tcp:127.1:7420", LEASED_EUSAGE, 0, NULL },
+};
+
+static void check_socket(void **state)
+{
+	const struct socket_case *c = *state;
+	struct sockaddr_storage socket = { 0 };
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&socket;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&socket;
+	socklen_t len = 42;
+	struct address address;
+	char host[INET6_ADDRSTRLEN];
+
+	assert_int_equal(address_parse(&address, c->text, NULL), 0);
+	assert_int_equal(address_to_socket(&socket, &len, &address, NULL), c->want);
+	assert_int_equal(socket.ss_family, c->family);
+	if (c->want < 0) {
+		assert_int_equal(len, 42); /* untouched */
+	} else if (c->family == AF_UNIX) {
+		assert_string_equal(((struct sockaddr_un *)&socket)->sun_path, c->host);
+		assert_int_equal(len, sizeof(struct sockaddr_un));
+	} else {
+		inet_ntop(c->family, c->family == AF_INET ? (void *)&v4->sin_addr : (void *)&v6->sin6_addr,
+			host, sizeof host);
+		assert_string_equal(host, c->host);
+		assert_int_equal(ntohs(c->family == AF_INET ? v4->sin_port : v6->sin6_port), 7420);
+		assert_int_equal(len, c->family == AF_INET ? sizeof *v4 : sizeof *v6);
+	}
+}
+
 int main(void)
 {
 	struct table table = { 0 };
 
 	for (size_t i = 0; i < TABLE_LEN(cases); i++)
 		table_add(&table, cases[i].name, check_case, &cases[i]);
+	for (size_t i = 0; i < TABLE_LEN(socket_cases); i++)
+		table_add(&table, socket_cases[i].name, check_socket, &socket_cases[i]);
 	return table_run(&table, "address");
 }
