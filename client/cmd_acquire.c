@@ -89,5 +89,6 @@ int cmd_acquire(const struct ctl *ctl, int argc, char *argv[])
 	code = acquire(ctl, client, &o);
 	job_stop_catching();
 	leased_client_close(client);
+	job_die_of_interrupt(job_caught_interrupt(), false);
 	return code;
 }

@@ -111,6 +111,7 @@ static void lead(const struct ctl *ctl, struct leased_client *client, const stru
 	}
 	if (job_caught_signal()) {
 		outcome->end = JOB_SIGNALLED;
+		outcome->interrupt = job_caught_interrupt();
 		outcome->code = 128 + job_caught_signal();
 	}
 }
@@ -159,5 +160,6 @@ int cmd_elect(const struct ctl *ctl, int argc, char *argv[])
 		else
 			lead_once(ctl, &o, &outcome);
 	} while (goes_on(&outcome, said, &code));
+	job_die_of_interrupt(outcome.interrupt, outcome.job_only);
 	return code;
 }

@@ -16,6 +16,7 @@ int cmd_run(const struct ctl *ctl, int argc, char *argv[])
 	if (code)
 		return code;
 	job_run(ctl, &o, &outcome);
+	job_die_of_interrupt(outcome.interrupt, outcome.job_only);
 	if (outcome.end != JOB_NOT_GRANTED)
 		return outcome.code;
 	return ctl_refused(&o, &outcome.err);

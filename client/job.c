@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ struct job {
 	const struct lease_options *o;
 	_Atomic bool started, lost;
 	bool told_to_end, told_to_stop;
+	bool interrupted;   /* by a terminal */
 	int signals;        /* signalfd */
 	sigset_t old_mask;
 };
@@ -40,15 +42,18 @@ static const int ending[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2
 #define N_ENDING (sizeof ending / sizeof ending[0])
 
 static struct {
-	volatile sig_atomic_t caught;
+	volatile sig_atomic_t caught, from_terminal;
 	struct leased_client *volatile client;
 	struct sigaction old[N_ENDING], old_pipe;
 } waiting;
 
-static void on_signal(int signo)
+static void on_signal(int signo, siginfo_t *info, void *context)
 {
-	if (!waiting.caught)
+	(void)context;
+	if (!waiting.caught) {
+		waiting.from_terminal = info->si_code == SI_KERNEL;
 		waiting.caught = signo;
+	}
 	if (waiting.client)
 		leased_client_interrupt(waiting.client);
 }
@@ -56,7 +61,7 @@ static void on_signal(int signo)
 void job_catch_signals(struct leased_client *client)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
-	struct sigaction action = { .sa_handler = on_signal };
+	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
 
 	sigaction(SIGPIPE, &ignore, &waiting.old_pipe);
 	sigemptyset(&action.sa_mask);
@@ -79,6 +84,16 @@ void job_stop_catching(void)
 int job_caught_signal(void)
 {
 	return waiting.caught;
+}
+
+static bool is_interrupt(int signo)
+{
+	return signo == SIGINT || signo == SIGQUIT;
+}
+
+int job_caught_interrupt(void)
+{
+	return is_interrupt(waiting.caught) && waiting.from_terminal ? waiting.caught : 0;
 }
 
 /* Callbacks of libleased, on its thread. */
@@ -163,7 +178,8 @@ static void pass_signals_on(struct job *job)
 	while (read(job->signals, &info, sizeof info) == (ssize_t)sizeof info) {
 		int signo = (int)info.ssi_signo;
 
-		job->told_to_end |= signo == SIGTERM || signo == SIGINT || signo == SIGQUIT;
+		job->told_to_end |= signo == SIGTERM || is_interrupt(signo);
+		job->interrupted |= is_interrupt(signo) && info.ssi_code == SI_KERNEL;
 		job->told_to_stop |= signo == SIGTSTP;
 		watcher_signal(&job->watcher, signo);
 	}
@@ -275,6 +291,17 @@ static int command_code(const struct job *job, const struct watcher_report *repo
 	return WEXITSTATUS(report->wait_status);
 }
 
+/* Whether a terminal has ended it: one that the job had for itself, or one that has told us as well. */
+static void note_interrupt(const struct job *job, const struct watcher_report *report,
+	struct job_outcome *outcome)
+{
+	int signo = WIFSIGNALED(report->wait_status) ? WTERMSIG(report->wait_status) : 0;
+
+	outcome->job_only = job->watcher.own_terminal && !job->told_to_end;
+	if (is_interrupt(signo) && (outcome->job_only || job->interrupted))
+		outcome->interrupt = signo;
+}
+
 static void lost(struct job_outcome *outcome)
 {
 	outcome->end = JOB_LOST;
@@ -340,6 +367,7 @@ static void run_command(struct job *job, struct job_outcome *outcome)
 	}
 	outcome->end = JOB_ENDED;
 	outcome->code = command_code(job, &report);
+	note_interrupt(job, &report, outcome);
 	release(job, outcome);
 }
 
@@ -354,6 +382,7 @@ static bool signalled(struct job *job, struct job_outcome *outcome)
 		leased_release(job->lease, NULL, NULL);
 	outcome->end = JOB_SIGNALLED;
 	outcome->code = 128 + signo;
+	outcome->interrupt = job_caught_interrupt();
 	return true;
 }
 
@@ -392,6 +421,22 @@ void job_run(const struct ctl *ctl, const struct lease_options *o, struct job_ou
 	}
 	watcher_stop(&job.watcher);
 	sigaction(SIGPIPE, &on_pipe, NULL);
+}
+
+void job_die_of_interrupt(int signo, bool job_only)
+{
+	const struct sigaction fatal = { .sa_handler = SIG_DFL };
+	const struct rlimit no_core = { 0 };
+	sigset_t set;
+
+	if (!signo)
+		return;
+	setrlimit(RLIMIT_CORE, &no_core);
+	sigaction(signo, &fatal, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, signo);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	kill(job_only ? 0 : getpid(), signo);
 }
 
 int job_check_grace(struct lease_options *o, const char *command)

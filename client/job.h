@@ -16,6 +16,8 @@ enum job_end {
 struct job_outcome {
 	enum job_end end;
 	int code;
+	int interrupt;    /* SIGINT or SIGQUIT of a terminal that ended the command or the wait; 0 */
+	bool job_only;    /* it has reached nobody else */
 	bool told_to_end; /* SIGTERM, SIGINT or SIGQUIT was passed on to the command */
 	int status;       /* NOT_GRANTED: enum leased_status */
 	struct leased_error err;
@@ -27,6 +29,15 @@ struct job_outcome {
  * Must be called while single-threaded; is so again when it returns.
  */
 void job_run(const struct ctl *ctl, const struct lease_options *o, struct job_outcome *ret_outcome);
+
+/* The interrupt that job_caught_signal() tells of, if it came from a terminal; else 0. */
+int job_caught_interrupt(void);
+
+/*
+ * The last thing of leasectl: dies of an interrupt (0: returns), since shells go on after any exit code.
+ * job_only: it has reached only the job, and now goes to everybody in our process group.
+ */
+void job_die_of_interrupt(int signo, bool job_only);
 
 /* Fills the default grace and checks the given one. 0 or the exit code. */
 int job_check_grace(struct lease_options *o, const char *command);

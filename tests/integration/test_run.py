@@ -282,6 +282,39 @@ def test_the_terminals_interrupt_reaches_the_job(daemon, here):
     os.close(master)
 
 
+def test_the_terminals_interrupt_ends_the_script_too(daemon, here):
+    """As if the job had not taken the terminal: the shell gets it, and leasectl dies of it."""
+    (here / "job").write_text(JOB.format(here / "pid") + "exec sleep 1000")
+    pid, master = on_terminal(["/bin/sh", "-c", f"{world.LEASECTL} -s {daemon.address} run x -- sh {here}/job; touch {here}/after"])
+    pid_from(here / "pid")
+    os.write(master, b"\x03")
+    assert wait_code(pid) == -signal.SIGINT and not (here / "after").exists()
+    assert ctl(daemon, "get", "x").returncode == HELD
+    os.close(master)
+
+
+@pytest.mark.parametrize("end", ["run", "wait", "acquire"])
+def test_the_terminals_interrupt_ends_a_loop(daemon, here, end):
+    """One ^C for all of it, whether the job runs or is waited for; and the shell sees 128+N."""
+    if end != "run":
+        ctl(daemon, "acquire", "-t", "10m", "x")
+    (here / "job").write_text(JOB.format(here / "pid") + "exec sleep 1000")
+    pid, master = on_terminal(["/bin/bash", "--norc", "-i"])
+    command = "acquire -w 10m x" if end == "acquire" else f"run -w 10m x -- sh {here}/job"
+    os.write(master, f"for i in 1 2 3; do echo $i >>{here}/turns; {world.LEASECTL} -s {daemon.address} {command}; done\n".encode())
+    if end != "run":
+        until(lambda: ctl_json(daemon, "get", "x")[0]["waiters"] == 1, "the waiter")
+    else:
+        pid_from(here / "pid")
+    os.write(master, b"\x03")
+    until(lambda: ctl_json(daemon, "get", "x")[0]["waiters"] == 0 and (end != "run" or ctl(daemon, "get", "x").returncode == HELD), "the end")
+    os.write(master, f"\necho $? >{here}/code.tmp; mv {here}/code.tmp {here}/code; exit\n".encode())
+    until((here / "code").exists, "the shell to go on")
+    wait_code(pid)
+    assert (here / "code").read_text() == "130\n" and (here / "turns").read_text() == "1\n"
+    os.close(master)
+
+
 def test_the_job_can_read_the_terminal(daemon, here):
     script = JOB.format(here / "pid") + f"read line; echo \"$line\" >{here}/line"
     pid, master = on_terminal([str(world.LEASECTL), "-s", daemon.address, "run", "x", "--", "sh", "-c", script])
@@ -337,12 +370,12 @@ def test_a_job_in_the_background_that_reads_stops_for_fg(daemon, here):
 def test_a_pager_behind_a_pipe_keeps_the_terminal(daemon, here):
     """leasectl run ... | less: less reads the terminal; ^Z and fg are for both; ^C reaches the job."""
     (here / "job").write_text(f"trap 'echo interrupted >{here}/end' INT; " + JOB.format(here / "pid") + "while [ ! -e %s/end ]; do sleep 0.02; done" % here)
-    (here / "pager").write_text(f'read key </dev/tty; echo "$key" >{here}/key; trap "" INT; cat >/dev/null')
+    (here / "pager").write_text(f'echo $$ >{here}/pager.pid; read key </dev/tty; echo "$key" >{here}/key; trap "" INT; cat >/dev/null')
     pid, master = on_terminal(["/bin/bash", "--norc", "-i"])
     os.write(master, f"{world.LEASECTL} -s {daemon.address} run x -- bash {here}/job | bash {here}/pager\n".encode())
-    job = pid_from(here / "pid")
+    job, pager = pid_from(here / "pid"), pid_from(here / "pager.pid")
     os.write(master, b"\x1a")
-    until(lambda: state(job) == "T", "the job to stop")
+    until(lambda: state(job) == "T" and state(pager) == "T", "both to stop")
     os.write(master, b"\nfg\n")
     until(lambda: state(job) != "T", "the job to go on")
     os.write(master, b"q\n")
