@@ -12,8 +12,8 @@
 #include "output.h"
 #include "status.h"
 
-/* One question of an endless campaign. */
-#define WAIT_MS  3600000
+/* One question of an endless campaign; a daemon refuses a wait that is over its wait_max. */
+#define WAIT_MS  300000
 /* Between campaigns that failed for lack of a daemon or a database. */
 #define PAUSE_S  1
 

@@ -441,6 +441,11 @@ def test_elect_runs_a_command_while_leading(daemon, here):
     assert ctl(daemon, "get", "boss").returncode == HELD
 
 
+def test_elect_asks_for_no_longer_wait_than_a_daemon_grants(database, start_daemon):
+    daemon = start_daemon(database, args=["--wait-max", "5m"])
+    assert ctl(daemon, "elect", "boss", "--", "true").returncode == 0
+
+
 def test_elect_ends_with_its_commands_code(daemon):
     assert ctl(daemon, "elect", "boss", "--", "sh", "-c", "exit 5").returncode == 5
     assert ctl(daemon, "get", "boss").returncode == HELD
