@@ -1,6 +1,7 @@
 #include "listener.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -37,13 +38,30 @@ static bool answers(const char *path)
 	return yes;
 }
 
+/* libuv would call a directory that is missing a lack of permission. */
+static int check_directory(const char *path, struct leased_error *err)
+{
+	char directory[sizeof((struct sockaddr_un *)NULL)->sun_path];
+	char *slash;
+
+	snprintf(directory, sizeof directory, "%s", path);
+	slash = strrchr(directory, '/');
+	slash[slash == directory ? 1 : 0] = '\0';
+	if (access(directory, F_OK) == 0)
+		return 0;
+	return fail(err, LEASED_ECONFIG, "listen on unix:%s: %s: %s%s", path, directory, strerror(errno),
+		errno == ENOENT ? ": make this directory, or use another path" : "");
+}
+
 static int bind_unix(struct listener *l, uv_loop_t *loop, const char *path, int64_t mode,
 	struct leased_error *err)
 {
 	struct stat st;
 	mode_t old_umask;
-	int rc;
+	int rc = check_directory(path, err);
 
+	if (rc < 0)
+		return rc;
 	if (lstat(path, &st) == 0) {
 		if (!S_ISSOCK(st.st_mode))
 			return fail(err, LEASED_ECONFIG, "listen on %s: there is something else of this name",

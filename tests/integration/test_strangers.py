@@ -227,6 +227,15 @@ def test_another_daemons_socket_is_not_taken_and_a_dead_ones_is(database, start_
     still_works(daemon)
 
 
+def test_a_missing_directory_is_named(directory):
+    """Not "permission denied", which is what libuv makes of it."""
+    import subprocess
+    command = [world.LEASED, "--database", "dbname=x", "--listen", f"unix:{directory}/none/leased.sock"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=world.GIVE_UP)
+    assert done.returncode == 78
+    assert f"{directory}/none: No such file or directory: make this directory" in done.stderr
+
+
 def field(number, payload):
     """A length-delimited protobuf field; an int is a varint field."""
     if isinstance(payload, int):
