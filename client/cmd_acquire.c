@@ -4,7 +4,6 @@
 
 #include "ctl.h"
 #include "job.h"
-#include "name.h"
 #include "output.h"
 
 /* As one word of a shell, so that the line can be given to eval. */
@@ -29,16 +28,14 @@ static void print_word(const char *text)
 static void print_grant(const struct ctl *ctl, const struct leased_lease *lease)
 {
 	const char *name = leased_name(lease);
-	char escaped[NAME_ESCAPED_SIZE];
 	json_t *object;
 
 	if (!ctl->json) {
-		name_escape(escaped, sizeof escaped, (const uint8_t *)name, strlen(name));
 		fputs("holder=", stdout);
 		print_word(leased_holder(lease));
 		printf(" token=%" PRIu64 " expires_in_ms=%" PRId64 " name=", leased_token(lease),
 			leased_remaining_ms(lease));
-		print_word(escaped);
+		print_word(name);
 		putchar('\n');
 		return;
 	}

@@ -134,11 +134,13 @@ def test_a_double_dash_ends_the_options(daemon):
 def test_acquire_prints_a_line_for_awk_and_eval(daemon):
     plain = ctl(daemon, "acquire", "billing/nightly").stdout
     assert re.fullmatch(r"holder=\S+:\d+:[0-9a-f]{16} token=\d+ expires_in_ms=\d+ name=billing/nightly\n", plain)
-    hostile = "it's $(kill $$) `id` ; # \""
+    hostile = "it's $(kill $$) `id` ; # \" c\\d"
     line = ctl(daemon, "acquire", hostile).stdout
     assert dict(word.split("=", 1) for word in shlex.split(line))["name"] == hostile
     shell = subprocess.run(["sh", "-c", 'eval "$1"; printf %s "$name"', "sh", line], capture_output=True, text=True, check=True)
     assert (shell.stdout, shell.stderr) == (hostile, "")
+    release = ["sh", "-c", 'eval "$1"; shift; "$@" release "$name" --holder "$holder" --token "$token"', "sh", line, world.LEASECTL, "-s", daemon.address]
+    assert subprocess.run(release, capture_output=True, text=True).returncode == OK
 
 
 def test_shapes_of_json(daemon):
