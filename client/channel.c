@@ -36,9 +36,14 @@ int channel_connect(struct channel *ch, const struct address *address, struct le
 	if (connect(ch->fd, (struct sockaddr *)&addr, len) == 0 || errno == EINPROGRESS)
 		return 0;
 	/* EAGAIN: a Unix socket whose queue is full; the caller comes back. */
-	fail(err, LEASED_EUNAVAILABLE, "connect: %s", strerror(errno));
+	rc = LEASED_EUNAVAILABLE;
+	if (errno == EACCES && addr.ss_family == AF_UNIX)
+		rc = fail(err, LEASED_EDENIED, "connect: %s: the socket (socket_mode) or its directory does not let this account in",
+			strerror(errno));
+	else
+		fail(err, rc, "connect: %s", strerror(errno));
 	channel_close(ch);
-	return LEASED_EUNAVAILABLE;
+	return rc;
 }
 
 int channel_finish_connect(struct channel *ch, struct leased_error *err)

@@ -27,8 +27,8 @@ struct channel {
 void channel_init(struct channel *ch);
 
 /*
- * Starts to connect. Watch for POLLOUT, then call channel_finish_connect. 0, LEASED_EUNAVAILABLE, or
- * LEASED_EUSAGE from address_to_socket.
+ * Starts to connect. Watch for POLLOUT, then call channel_finish_connect. 0, LEASED_EUNAVAILABLE,
+ * LEASED_EDENIED, or LEASED_EUSAGE from address_to_socket.
  */
 int channel_connect(struct channel *ch, const struct address *address, struct leased_error *err);
 

@@ -132,6 +132,16 @@ static int start_thread(struct leased_client *client, struct leased_error *err)
 	return 0;
 }
 
+/* One daemon that is there and refuses will do so again; of several, another may just be away. */
+static int fail_open(const struct leased_client *client, const char *when, struct leased_error *err)
+{
+	int status = client->problem.status;
+	bool refuses = status == LEASED_EDENIED || status == LEASED_EVERSION || status == LEASED_EPROTO;
+
+	return fail(err, refuses && client->n_servers == 1 ? status : LEASED_EUNAVAILABLE,
+		"no daemon %s%s: %s", refuses ? "lets us in" : "answers", when, client->problem.text);
+}
+
 /* Until connected; all addresses in vain are tried again for a moment only. */
 static int wait_ready(struct leased_client *client, struct leased_error *err)
 {
@@ -146,11 +156,9 @@ static int wait_ready(struct leased_client *client, struct leased_error *err)
 		if (atomic_load(&client->interrupted))
 			rc = fail(err, LEASED_ECANCELLED, "interrupted");
 		else if (client->failed_rounds > 0 && boottime_ns() - begin > patience * NS_PER_MS)
-			rc = fail(err, LEASED_EUNAVAILABLE, "no daemon answers: %s",
-				client->problem.text);
+			rc = fail_open(client, "", err);
 		else if (pthread_cond_timedwait(&client->changed, &client->lock, &until) == ETIMEDOUT)
-			rc = fail(err, LEASED_EUNAVAILABLE, "no daemon answers in time: %s",
-				client->problem.text);
+			rc = fail_open(client, " in time", err);
 	}
 	pthread_mutex_unlock(&client->lock);
 	return rc;

@@ -12,7 +12,7 @@ import pytest
 import world
 from world import ctl, ctl_json, ctl_start, until
 
-OK, USAGE, DATA, UNAVAILABLE, INTERNAL, HELD, LOST = 0, 64, 65, 69, 70, 75, 76
+OK, USAGE, DATA, UNAVAILABLE, INTERNAL, HELD, LOST, DENIED = 0, 64, 65, 69, 70, 75, 76, 77
 NOBODY = "unix:/nowhere/leased.sock"
 COMMANDS = ("run", "acquire", "renew", "release", "get", "list", "elect", "doctor")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -111,6 +111,11 @@ def test_every_command_says_that_nobody_answers():
     for args in (["run", "x", "--", "true"], ["acquire", "x"], ["renew", "x", *holder], ["release", "x", *holder], ["get", "x"]):
         refused(ctl(NOBODY, *args), UNAVAILABLE, "no daemon answers", "/nowhere/leased.sock")
     assert ctl(NOBODY, "list").returncode == UNAVAILABLE
+
+
+def test_a_socket_that_lets_nobody_in_says_so(daemon):
+    daemon.socket.chmod(0)
+    refused(ctl(daemon, "get", "x"), DENIED, "Permission denied", "socket_mode", daemon.address)
 
 
 def test_the_daemon_is_found_by_option_variable_and_list(daemon, directory):
