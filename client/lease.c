@@ -236,7 +236,7 @@ int leased_acquire(struct leased_client *client, const char *name,
 
 int64_t leased_deadline_ns(const struct leased_lease *lease)
 {
-	return atomic_load(&lease->deadline_ns);
+	return lease->client->pid == getpid() ? atomic_load(&lease->deadline_ns) : 0;
 }
 
 int64_t leased_remaining_ms(const struct leased_lease *lease)

@@ -265,6 +265,7 @@ static void a_child_of_fork_holds_nothing(void **state)
 	if (pid == 0) {
 		struct leased_lease *other;
 		bool ok = !leased_held(lease) && leased_remaining_ms(lease) == 0 &&
+			  leased_deadline_ns(lease) == 0 &&
 			  leased_renew(lease, 0, NULL) == LEASED_ENOTHELD &&
 			  leased_release(lease, NULL, NULL) == LEASED_ENOTHELD &&
 			  leased_acquire(w->client, "y", NULL, &other, NULL) == LEASED_ENOTHELD;
