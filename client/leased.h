@@ -3,7 +3,7 @@
  *
  * A client is one connection with one background thread. The thread renews the leases every third
  * of their ttl, moves on to the next daemon when one dies, and declares a lease lost when its
- * deadline passes. No call here needs a database.
+ * deadline passes. No call here needs a database connection.
  *
  * Threads: every function may be called from any thread, except where it says otherwise. No lock is
  * held while a callback runs; callbacks run on the background thread and must not block it for long.
@@ -14,7 +14,7 @@
  * however long the network, the daemon or a suspended laptop took.
  *
  * fork: a child does not hold and does not renew its parent's leases. In the child leased_held() is
- * false, other calls fail with LEASED_ENOTHELD, and leased_client_close() frees and closes the child's
+ * false, a deadline 0, other calls fail with LEASED_ENOTHELD, and leased_client_close() frees and closes the child's
  * copy of the connection; close it in a child that lives long without exec.
  *
  * Errors: 0 or a negative enum leased_status. err may be NULL; otherwise it gets a sentence that says
@@ -66,6 +66,7 @@ struct leased_options {
  * Makes a client, connects to the first address that answers and starts the background thread.
  * NULL options: defaults. The thread blocks all signals.
  * LEASED_EUSAGE: an address or a time cannot be used. LEASED_EUNAVAILABLE: no daemon answered in time.
+ * LEASED_EDENIED, LEASED_EVERSION, LEASED_EPROTO: the only one refuses. LEASED_ENOMEM, LEASED_EINTERNAL.
  */
 LEASED_API int leased_client_open(struct leased_client **ret_client, const struct leased_options *options,
 	struct leased_error *err);
@@ -116,7 +117,9 @@ struct leased_acquire_options {
  * is given up, by time or by an interrupt, what it may have been granted is given back in the
  * background; if no daemon can be reached for so long, it expires.
  * LEASED_EHELD, LEASED_EGUARDED, LEASED_ETIMEDOUT: someone else holds it; err names the holder.
- * LEASED_EDATA, LEASED_EDENIED, LEASED_EUNAVAILABLE, LEASED_ECANCELLED as their texts say.
+ * LEASED_ELOST: granted after a wait, and lost before that was confirmed.
+ * LEASED_EUSAGE, LEASED_EDATA, LEASED_EDENIED, LEASED_EUNAVAILABLE, LEASED_ECANCELLED, LEASED_ENOMEM as
+ * their texts say.
  * The lease belongs to the client until leased_lease_free() or leased_client_close().
  */
 LEASED_API int leased_acquire(struct leased_client *client, const char *name,
@@ -146,7 +149,7 @@ LEASED_API bool leased_held(const struct leased_lease *lease);
 /* Time left until the deadline, 0 when it has passed. */
 LEASED_API int64_t leased_remaining_ms(const struct leased_lease *lease);
 
-/* The deadline on CLOCK_BOOTTIME in nanoseconds; 0 once lost or released. */
+/* The deadline on CLOCK_BOOTTIME in nanoseconds; 0 once lost or released, and in a child of fork. */
 LEASED_API int64_t leased_deadline_ns(const struct leased_lease *lease);
 
 /* Fixed for the life of the lease. */
