@@ -255,10 +255,12 @@ void watcher_set_deadline(struct watcher *w, int64_t deadline_ns)
 void watcher_end_job(struct watcher *w)
 {
 	struct watcher_command command = { .kind = WATCHER_END_JOB };
+	pid_t pid;
 
 	send_command(w, &command);
-	if (w->pid > 0)
-		kill(w->pid, SIGCONT);
+	pid = w->pid;
+	if (pid > 0)
+		kill(pid, SIGCONT);
 }
 
 /* Whether the job's group is the foreground now. */
@@ -324,6 +326,7 @@ static void end_all(struct watcher *w)
 	const struct timespec pause = { .tv_nsec = LOOK_AGAIN_NS };
 	int left;
 
+	w->pid = 0; /* first: libleased's thread must not signal whoever gets the number next */
 	if (w->job)
 		kill(-w->job, SIGKILL);
 	for (;;) {
@@ -334,7 +337,6 @@ static void end_all(struct watcher *w)
 			break;
 		nanosleep(&pause, NULL);
 	}
-	w->pid = 0;
 }
 
 /*

@@ -19,7 +19,7 @@
 #include "leased_status.h"
 
 struct watcher {
-	pid_t pid;    /* the watcher process; 0 when it has died before its time */
+	_Atomic pid_t pid; /* the watcher process; 0 when it has died before its time */
 	pid_t job;    /* the job's process group, 0 before watcher_start_job */
 	int control;  /* commands to the watcher */
 	int strings;  /* a file in memory that hands over the job's arguments and environment */
