@@ -45,7 +45,7 @@ int cmd_get(const struct ctl *ctl, int argc, char *argv[])
 		return code;
 	rc = verb_get(client, o.name, &reply, &err);
 	if (rc < 0) {
-		code = ctl_fail("get", rc, err.text);
+		code = ctl_fail_on("get", o.name, &err);
 	} else {
 		const Leased__Lease *lease = reply.message->lease;
 

@@ -18,7 +18,7 @@ int cmd_release(const struct ctl *ctl, int argc, char *argv[])
 		return code;
 	rc = verb_release(client, o.name, &o.holder, o.token, &err);
 	if (rc < 0)
-		code = ctl_fail("release", rc, err.text);
+		code = ctl_fail_on("release", o.name, &err);
 	else if (ctl->json)
 		output_json(json_pack("{s:s, s:b}", "name", o.name, "released", 1));
 	leased_client_close(client);

@@ -39,7 +39,7 @@ int cmd_renew(const struct ctl *ctl, int argc, char *argv[])
 	if (rc == 0)
 		print_renewed(ctl, &o, expires_in_ms);
 	else
-		code = ctl_fail("renew", rc, err.text);
+		code = ctl_fail_on("renew", o.name, &err);
 	leased_client_close(client);
 	return code;
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "claim.h"
 #include "duration.h"
 #include "name.h"
 #include "status.h"
@@ -22,6 +23,14 @@ int ctl_fail(const char *what, int status, const char *why)
 	fail(&said, status, "%s%s%s", what ? what : "", what ? ": " : "", why);
 	fprintf(stderr, "leasectl: %s\n", said.text);
 	return status_exit_code(status);
+}
+
+int ctl_fail_on(const char *verb, const char *name, const struct leased_error *why)
+{
+	struct leased_error said;
+
+	claim_fail(&said, verb, name, why->status, why->text);
+	return ctl_fail(NULL, why->status, said.text);
 }
 
 int ctl_refused(const struct lease_options *o, const struct leased_error *why)

@@ -32,6 +32,9 @@ int cmd_doctor(const struct ctl *ctl, int argc, char *argv[]);
 /* `leasectl: what: why` on stderr; returns the exit code of status. */
 int ctl_fail(const char *what, int status, const char *why);
 
+/* The same for an act on one lease: `leasectl: verb "name": why`. */
+int ctl_fail_on(const char *verb, const char *name, const struct leased_error *why);
+
 /* A usage error: says why, and where help is. 64. */
 int ctl_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -113,6 +113,12 @@ def test_every_command_says_that_nobody_answers():
     assert ctl(NOBODY, "list").returncode == UNAVAILABLE
 
 
+def test_an_error_says_on_which_lease(daemon):
+    holder = ["--holder", "h:1:0000000000000001", "--token", "1"]
+    for verb in ("renew", "release"):
+        refused(ctl(daemon, verb, *holder, "a b"), LOST, f'leasectl: {verb} "a b": ')
+
+
 def test_a_socket_that_lets_nobody_in_says_so(daemon):
     daemon.socket.chmod(0)
     refused(ctl(daemon, "get", "x"), DENIED, "Permission denied", "socket_mode", daemon.address)

@@ -27,6 +27,7 @@ def test_it_starts_without_a_database_says_so_and_recovers(own_postgres, start_d
     assert "event=ready" in daemon.log()
     refused = ctl(daemon, "acquire", "x")
     assert refused.returncode == UNAVAILABLE and "No such file" in refused.stderr
+    assert ctl(daemon, "get", "a b").stderr.startswith('leasectl: get "a b": ')
     assert finding(daemon, "database")["grade"] == "fail" and ctl(daemon, "doctor").returncode == UNAVAILABLE
     own_postgres.start()
     daemon.wait_event("database_ready")
