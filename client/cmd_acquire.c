@@ -28,7 +28,6 @@ static void print_word(const char *text)
 static void print_grant(const struct ctl *ctl, const struct leased_lease *lease)
 {
 	const char *name = leased_name(lease);
-	json_t *object;
 
 	if (!ctl->json) {
 		fputs("holder=", stdout);
@@ -39,12 +38,8 @@ static void print_grant(const struct ctl *ctl, const struct leased_lease *lease)
 		putchar('\n');
 		return;
 	}
-	object = json_object();
-	json_object_set_new(object, "name", json_string(name));
-	json_object_set_new(object, "holder", json_string(leased_holder(lease)));
-	json_object_set_new(object, "token", json_integer((json_int_t)leased_token(lease)));
-	json_object_set_new(object, "expires_in_ms", json_integer(leased_remaining_ms(lease)));
-	output_json(object);
+	output_json(json_pack("{s:s, s:s, s:I, s:I}", "name", name, "holder", leased_holder(lease), "token",
+		(json_int_t)leased_token(lease), "expires_in_ms", (json_int_t)leased_remaining_ms(lease)));
 }
 
 /* A grant that nobody gets to know is given back. */

@@ -14,6 +14,7 @@
 
 /* More than this between two clocks is worth a word; no decision depends on it. */
 #define CLOCK_DIFFERENCE_MS 1000
+#define TIMEOUT_MS          3000
 
 struct doctor {
 	const struct ctl *ctl;
@@ -138,14 +139,16 @@ static void check_health(struct doctor *d, const Leased__Health *h, int64_t aske
 
 static void check_server(struct doctor *d)
 {
-	struct leased_options options = { .servers = d->server, .timeout_ms = 3000,
-		.program = "leasectl " LEASED_VERSION };
+	struct leased_options options = ctl_client_options(d->ctl);
 	struct leased_client *client;
 	struct verb_reply reply = { 0 };
 	struct leased_error err;
 	int64_t asked_us;
-	int rc = leased_client_open(&client, &options, &err);
+	int rc;
 
+	options.servers = d->server;
+	options.timeout_ms = TIMEOUT_MS;
+	rc = leased_client_open(&client, &options, &err);
 	if (rc < 0) {
 		find(d, FAIL, "daemon", "%s: %s: is leased running there?", d->server, err.text);
 		return;
@@ -164,16 +167,15 @@ int cmd_doctor(const struct ctl *ctl, int argc, char *argv[])
 {
 	struct doctor d = { .ctl = ctl };
 	struct address servers[SERVERS_MAX];
+	struct lease_options o;
 	struct leased_error err;
 	size_t n;
-	int rc;
+	bool done;
+	int code, rc;
 
-	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
-		ctl_help(argv[0]);
-		return 0;
-	}
-	if (argc > 1)
-		return ctl_usage(argv[0], "unexpected \"%s\"", argv[1]);
+	code = ctl_read_options(&o, TAKES_NOTHING, argc, argv, &done);
+	if (code || done)
+		return code;
 	/* An address that cannot be read is a mistake on the command line, not a finding. */
 	rc = client_read_servers(servers, &n, ctl->servers, &err);
 	if (rc < 0)

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -46,19 +45,14 @@ static bool goes_on(const struct job_outcome *outcome, char said[static LEASED_E
 
 static int say(const struct ctl *ctl, const char *what, const struct leased_lease *lease)
 {
-	json_t *object;
+	const char *holder = leased_holder(lease);
+	json_int_t token = (json_int_t)leased_token(lease);
 
-	if (ctl->json) {
-		object = json_object();
-		json_object_set_new(object, "event", json_string(what));
-		json_object_set_new(object, "name", json_string(leased_name(lease)));
-		json_object_set_new(object, "token", json_integer((json_int_t)leased_token(lease)));
-		json_object_set_new(object, "holder", json_string(leased_holder(lease)));
-		output_json(object);
-	} else {
-		printf("%s token=%" PRIu64 " holder=%s\n", what, leased_token(lease),
-			leased_holder(lease));
-	}
+	if (ctl->json)
+		output_json(json_pack("{s:s, s:s, s:I, s:s}", "event", what, "name", leased_name(lease),
+			"token", token, "holder", holder));
+	else
+		printf("%s token=%lld holder=%s\n", what, (long long)token, holder);
 	return ctl_flush();
 }
 
@@ -119,8 +113,7 @@ static void lead(const struct ctl *ctl, struct leased_client *client, const stru
 static void lead_once(const struct ctl *ctl, const struct lease_options *o,
 	struct job_outcome *outcome)
 {
-	struct leased_options options = { .servers = ctl->servers,
-		.program = "leasectl " LEASED_VERSION };
+	struct leased_options options = ctl_client_options(ctl);
 	struct leased_client *client;
 	int over = eventfd(0, EFD_CLOEXEC);
 

@@ -1,6 +1,5 @@
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ctl.h"
@@ -8,40 +7,6 @@
 #include "name.h"
 #include "output.h"
 #include "verbs.h"
-
-struct list_options {
-	const char *prefix;
-	bool no_headers, done;
-};
-
-static int read_options(struct list_options *ret_options, int argc, char *argv[])
-{
-	struct list_options o = { .prefix = "" };
-	struct leased_error err;
-	bool has_prefix = false, only_words = false;
-
-	for (int i = 1; i < argc; i++) {
-		if (!only_words && strcmp(argv[i], "--") == 0) {
-			only_words = true;
-		} else if (!only_words && strcmp(argv[i], "--help") == 0) {
-			ctl_help(argv[0]);
-			o.done = true;
-		} else if (!only_words && strcmp(argv[i], "--no-headers") == 0) {
-			o.no_headers = true;
-		} else if (!only_words && argv[i][0] == '-') {
-			return ctl_usage(argv[0], "unknown option %s", argv[i]);
-		} else if (has_prefix) {
-			return ctl_usage(argv[0], "unexpected \"%s\"", argv[i]);
-		} else {
-			o.prefix = argv[i];
-			has_prefix = true;
-		}
-	}
-	if (prefix_check((const uint8_t *)o.prefix, strlen(o.prefix), &err) < 0)
-		return ctl_fail("list", err.status, err.text);
-	*ret_options = o;
-	return 0;
-}
 
 static void print_row(const Leased__Lease *lease)
 {
@@ -104,11 +69,12 @@ static int list_all(const struct ctl *ctl, struct leased_client *client, const c
 int cmd_list(const struct ctl *ctl, int argc, char *argv[])
 {
 	struct leased_client *client;
-	struct list_options o;
+	struct lease_options o;
+	bool done;
 	int code;
 
-	code = read_options(&o, argc, argv);
-	if (code || o.done)
+	code = ctl_read_options(&o, TAKES_PREFIX, argc, argv, &done);
+	if (code || done)
 		return code;
 	code = ctl_open(ctl, &client);
 	if (code)
@@ -116,7 +82,7 @@ int cmd_list(const struct ctl *ctl, int argc, char *argv[])
 	if (!ctl->json && !o.no_headers)
 		printf("%-30s %-8s %-40s %10s %10s %10s %7s %s\n", "NAME", "STATE", "HOLDER", "TOKEN",
 			"EXPIRES IN", "HELD FOR", "WAITERS", "VALUE");
-	code = list_all(ctl, client, o.prefix);
+	code = list_all(ctl, client, o.name);
 	leased_client_close(client);
 	return code;
 }

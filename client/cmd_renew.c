@@ -7,17 +7,12 @@
 
 static void print_renewed(const struct ctl *ctl, const struct lease_options *o, int64_t expires_in_ms)
 {
-	json_t *object;
-
 	if (!ctl->json) {
 		printf("expires_in_ms=%" PRId64 "\n", expires_in_ms);
 		return;
 	}
-	object = json_object();
-	json_object_set_new(object, "name", json_string(o->name));
-	json_object_set_new(object, "token", json_integer((json_int_t)o->token));
-	json_object_set_new(object, "expires_in_ms", json_integer(expires_in_ms));
-	output_json(object);
+	output_json(json_pack("{s:s, s:I, s:I}", "name", o->name, "token", (json_int_t)o->token,
+		"expires_in_ms", (json_int_t)expires_in_ms));
 }
 
 int cmd_renew(const struct ctl *ctl, int argc, char *argv[])

@@ -82,10 +82,14 @@ int ctl_bad_option(const char *command, int answer, const char *shorts, char *co
 	return ctl_usage(command, "unknown option -%c", optopt);
 }
 
+struct leased_options ctl_client_options(const struct ctl *ctl)
+{
+	return (struct leased_options){ .servers = ctl->servers, .program = "leasectl " LEASED_VERSION };
+}
+
 int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)
 {
-	struct leased_options options = { .servers = ctl->servers,
-		.program = "leasectl " LEASED_VERSION };
+	struct leased_options options = ctl_client_options(ctl);
 	struct leased_error err;
 	int rc = leased_client_open(ret_client, &options, &err);
 
@@ -94,7 +98,8 @@ int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)
 
 /* Options. */
 
-enum { OPT_MIN_HOLD = 256, OPT_VALUE, OPT_GRACE, OPT_HOLDER, OPT_TOKEN, OPT_REASON, OPT_RELEASE_ON_DISCONNECT, OPT_HELP };
+enum { OPT_MIN_HOLD = 256, OPT_VALUE, OPT_GRACE, OPT_HOLDER, OPT_TOKEN, OPT_REASON,
+	OPT_RELEASE_ON_DISCONNECT, OPT_NO_HEADERS };
 
 static const struct row {
 	struct option option;
@@ -111,7 +116,8 @@ static const struct row {
 	{ { "holder", required_argument, NULL, OPT_HOLDER }, TAKES_CLAIM },
 	{ { "token", required_argument, NULL, OPT_TOKEN }, TAKES_CLAIM | TAKES_REASON },
 	{ { "reason", required_argument, NULL, OPT_REASON }, TAKES_REASON },
-	{ { "help", no_argument, NULL, OPT_HELP }, TAKES_ALWAYS },
+	{ { "no-headers", no_argument, NULL, OPT_NO_HEADERS }, TAKES_PREFIX },
+	{ { "help", no_argument, NULL, 'h' }, TAKES_ALWAYS },
 };
 #define N_ROWS (sizeof rows / sizeof rows[0])
 
@@ -186,6 +192,7 @@ static int take_option(struct lease_options *o, int option, const char *command,
 		code = read_number(&number, 255, command, "the exit code", arg);
 		o->conflict_exit = (int)number;
 		return code;
+	case OPT_NO_HEADERS: o->no_headers = true; return 0;
 	case OPT_TOKEN:
 		o->has_token = true;
 		return read_number(&o->token, UINT64_C(9007199254740991), command, "the token", arg);
@@ -216,7 +223,12 @@ static int check_options(const struct lease_options *o, unsigned takes, const ch
 		return ctl_usage(command, "--holder and --token say whose lease it is");
 	if (takes & TAKES_REASON && !o->reason)
 		return ctl_usage(command, "--reason says why, for the history");
-	rc = name_check((const uint8_t *)o->name, strlen(o->name), &err);
+	if (takes & TAKES_NOTHING)
+		return 0;
+	if (takes & TAKES_PREFIX)
+		rc = prefix_check((const uint8_t *)o->name, strlen(o->name), &err);
+	else
+		rc = name_check((const uint8_t *)o->name, strlen(o->name), &err);
 	if (rc == 0 && o->reason)
 		rc = reason_check((const uint8_t *)o->reason, strlen(o->reason), &err);
 	if (rc < 0)
@@ -228,17 +240,19 @@ static int check_options(const struct lease_options *o, unsigned takes, const ch
 /* What stands behind the options: the name, and the command behind its `--`. */
 static int take_words(struct lease_options *o, unsigned takes, int end, int argc, char *argv[])
 {
+	int most = takes & TAKES_NOTHING ? 0 : 1;
+
 	if (takes & TAKES_COMMAND && optind == end && end < argc) {
 		optind = end + 1; /* that one ended the options */
 		end = find_separator(optind, argc, argv);
 	}
-	if (optind == end)
+	if (optind == end && !(takes & (TAKES_PREFIX | TAKES_NOTHING)))
 		return ctl_usage(argv[0], "which lease? The name is missing");
-	if (optind + 1 < end)
-		return ctl_usage(argv[0], "unexpected \"%s\"", argv[optind + 1]);
+	if (optind + most < end)
+		return ctl_usage(argv[0], "unexpected \"%s\"", argv[optind + most]);
 	if (end + 1 == argc)
 		return ctl_usage(argv[0], "there is no command behind --");
-	o->name = argv[optind];
+	o->name = optind < end ? argv[optind] : "";
 	o->command = end < argc ? &argv[end + 1] : NULL;
 	return 0;
 }
@@ -257,7 +271,7 @@ int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc
 	optind = 0;
 	opterr = 0;
 	while (code == 0 && (option = getopt_long(end, argv, shorts, longs, NULL)) != -1) {
-		if (option == OPT_HELP) {
+		if (option == 'h') {
 			ctl_help(argv[0]);
 			*ret_done = true;
 			return 0;

@@ -41,12 +41,16 @@ int ctl_usage(const char *command, const char *format, ...) __attribute__((forma
 /* The same for what getopt_long answered with '?' or ':'. */
 int ctl_bad_option(const char *command, int answer, const char *shorts, char *const argv[]);
 
+/* What a client of this command wants; it points into ctl. */
+struct leased_options ctl_client_options(const struct ctl *ctl);
+
 /* Opens a client or says why not. 0 or the exit code. */
 int ctl_open(const struct ctl *ctl, struct leased_client **ret_client);
 
 /* The options that act on one lease. Those that a command does not take are usage errors. */
 struct lease_options {
-	const char *name;
+	const char *name;      /* or prefix, "" when none is given */
+	bool no_headers;
 	struct leased_acquire_options acquire;
 	int64_t grace_ms;      /* -1: not given */
 	int conflict_exit;     /* -E; 75 */
@@ -64,11 +68,14 @@ struct lease_options {
 #define TAKES_TTL     16u
 #define TAKES_ALWAYS  64u /* --help */
 #define TAKES_REASON  128u /* --reason, and perhaps --token */
+#define TAKES_PREFIX  256u /* --no-headers; a prefix in place of the name, or nothing */
+#define TAKES_NOTHING 512u /* no name */
 #define TAKES_ELECT   32u /* -t --min-hold --value */
 
 /*
- * Reads options and exactly one name, which may stand behind a `--` that ends the options. 0; or the exit code, after having said why or printed the
- * command's help (exit code 0 then means that help was printed: *ret_done is true).
+ * Reads options and exactly one name, which may stand behind a `--` that ends the options. 0; or the exit
+ * code, after having said why or printed the command's help (exit code 0 then means that help was
+ * printed: *ret_done is true).
  */
 int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc, char *argv[],
 	bool *ret_done);

@@ -128,8 +128,7 @@ static void not_granted(struct job_outcome *outcome, int status, const char *why
 
 static bool open_client(struct job *job, const struct ctl *ctl, struct job_outcome *outcome)
 {
-	struct leased_options options = { .servers = ctl->servers,
-		.program = "leasectl " LEASED_VERSION };
+	struct leased_options options = ctl_client_options(ctl);
 	struct leased_error err;
 	int rc = leased_client_open(&job->client, &options, &err);
 

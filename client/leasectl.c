@@ -29,7 +29,7 @@ static const struct command {
 		"      --release-on-disconnect\n"
 		"                           when leasectl is killed, the daemon gives the lease back as\n"
 		"                           soon as COMMAND has ended (over a Unix socket)\n"
-		"      --help\n\n"
+		"  -h, --help\n\n"
 		"COMMAND sees LEASED_NAME, LEASED_TOKEN, LEASED_HOLDER and LEASED_EXPIRES_IN_MS.\n" },
 	{ "acquire", cmd_acquire, "take a lease and leave; prints holder and token",
 		"Usage: leasectl acquire [OPTION]... NAME\n"
@@ -40,36 +40,36 @@ static const struct command {
 		"  -E, --conflict-exit N    exit with N instead of 75; 0 says nothing either, as cron likes it\n"
 		"      --min-hold DURATION  the lease stays taken at least so long\n"
 		"      --value TEXT         published with the lease\n"
-		"      --help\n" },
+		"  -h, --help\n" },
 	{ "renew", cmd_renew, "extend a lease by hand",
 		"Usage: leasectl renew [OPTION]... NAME --holder HOLDER --token TOKEN\n"
 		"Extends a lease that is still held; 76 when it is not.\n\n"
 		"      --holder HOLDER      as acquire printed it\n"
 		"      --token TOKEN        likewise\n"
 		"  -t, --ttl DURATION       the new length (default: as before)\n"
-		"      --help\n" },
+		"  -h, --help\n" },
 	{ "release", cmd_release, "give a lease back",
 		"Usage: leasectl release NAME --holder HOLDER --token TOKEN\n"
 		"Gives a lease back; 76 when it was not held.\n\n"
 		"      --holder HOLDER      as acquire printed it\n"
 		"      --token TOKEN        likewise\n"
-		"      --help\n" },
+		"  -h, --help\n" },
 	{ "steal", cmd_steal, "end somebody else's lease, and say why",
 		"Usage: leasectl steal NAME --reason TEXT [--token TOKEN]\n"
 		"Ends the grant of whoever holds NAME, at once: the holder is told and stops, the next in line\n"
 		"takes over. Recorded in the history. Exits with 75 when nobody holds it, 77 when you may not.\n\n"
 		"      --reason TEXT        why, up to 1,024 bytes\n"
 		"      --token TOKEN        only this grant, not a later one\n"
-		"      --help\n" },
+		"  -h, --help\n" },
 	{ "get", cmd_get, "who holds a lease",
 		"Usage: leasectl get NAME\n"
 		"Prints who holds NAME. Exits with 0 when it is held, 75 when it is free.\n\n"
-		"      --help\n" },
+		"  -h, --help\n" },
 	{ "list", cmd_list, "all leases, or those that begin with a prefix",
 		"Usage: leasectl list [OPTION]... [PREFIX]\n"
 		"A table of leases in byte order of their names.\n\n"
 		"      --no-headers         leave the first line out\n"
-		"      --help\n" },
+		"  -h, --help\n" },
 	{ "elect", cmd_elect, "campaign for ever: lead when it is our turn",
 		"Usage: leasectl elect [OPTION]... NAME [-- COMMAND [ARG]...]\n"
 		"Waits until it leads, runs COMMAND while it does, and campaigns again when the lead is lost.\n"
@@ -81,11 +81,11 @@ static const struct command {
 		"      --grace DURATION     from SIGTERM to SIGKILL when the lead is lost\n"
 		"      --release-on-disconnect\n"
 		"                           as for run\n"
-		"      --help\n" },
+		"  -h, --help\n" },
 	{ "doctor", cmd_doctor, "look at what usually goes wrong, and say what to do",
 		"Usage: leasectl doctor\n"
 		"Looks at every daemon of -s and at its database. Exits with 0 when nothing has failed.\n\n"
-		"      --help\n" },
+		"  -h, --help\n" },
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -107,7 +107,8 @@ static void help_all(void)
 	     "  -s, --server ADDR  unix:/path or tcp:127.0.0.1:port; several are tried in turn\n"
 	     "                     (default: $LEASED_SERVER, else unix:/run/leased/leased.sock)\n"
 	     "  -o, --output FORM  text or json\n"
-	     "      --help, --version\n\n"
+	     "  -h, --help\n"
+	     "      --version\n\n"
 	     "leasectl COMMAND --help tells more. Durations: 250ms, 30s, 5m, 1h30m, or seconds.\n"
 	     "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 75 held by someone\n"
 	     "else, 76 lost or not held, 77 not allowed, 78 configuration.");
@@ -123,16 +124,16 @@ void ctl_help(const char *command)
 		help_all();
 }
 
-enum { OPT_HELP = 256, OPT_VERSION };
+enum { OPT_VERSION = 256 };
 
 /* Options before the command. -1: go on with argv[optind]; else the exit code. */
 static int read_globals(struct ctl *ctl, int argc, char *argv[])
 {
-	static const char shorts[] = "+:s:o:"; /* the first word that is no option is the command */
+	static const char shorts[] = "+:s:o:h"; /* the first word that is no option is the command */
 	static const struct option longs[] = {
 		{ "server", required_argument, NULL, 's' },
 		{ "output", required_argument, NULL, 'o' },
-		{ "help", no_argument, NULL, OPT_HELP },
+		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, OPT_VERSION },
 		{ 0 },
 	};
@@ -151,7 +152,7 @@ static int read_globals(struct ctl *ctl, int argc, char *argv[])
 				return ctl_usage("", "-o is text or json");
 			ctl->json = *optarg == 'j';
 			break;
-		case OPT_HELP: help_all(); return 0;
+		case 'h': help_all(); return 0;
 		case OPT_VERSION: puts("leasectl " LEASED_VERSION); return 0;
 		default: return ctl_bad_option("", option, shorts, argv);
 		}

@@ -93,7 +93,7 @@ def test_what_does_not_exist_is_unknown_and_not_in_the_help(args):
 def test_help_and_version_go_to_stdout():
     version = ctl(NOBODY, "--version")
     assert (version.returncode, version.stderr) == (OK, "") and re.fullmatch(r"leasectl \d+\.\d+\.\d+\n", version.stdout)
-    for args in [["--help"]] + [[command, "--help"] for command in COMMANDS] + [["run", "x", "--help"]]:
+    for args in [["--help"], ["-h"]] + [[command, option] for command in COMMANDS for option in ("--help", "-h")] + [["run", "x", "--help"]]:
         done = ctl(NOBODY, *args)
         assert (done.returncode, done.stderr) == (OK, "") and done.stdout.startswith("Usage: leasectl ")
     listed = ctl(NOBODY, "--help").stdout
@@ -139,6 +139,7 @@ def test_a_double_dash_ends_the_options(daemon):
     assert ctl_json(daemon, "list", "--", "-n")[0]["name"] == "-n"
     told = ctl(daemon, "run", "-t", "5s", "--", "--ttl", "--", "sh", "-c", "echo $LEASED_NAME $*", "sh", "--", "-x")
     assert (told.returncode, told.stdout) == (OK, "--ttl -- -x\n")
+    assert ctl(daemon, "list", "--no-head", "--", "x").stdout == "" and ctl(daemon, "doctor", "--").returncode == OK
     assert ctl(daemon, "elect", "--", "-e", "--", "sh", "-c", "exit 3").returncode == 3
 
 
