@@ -135,10 +135,16 @@ static void start_migration(struct writer *w)
 		refuse(w, &why);
 		return;
 	}
-	log_event(LOG_INFO, "schema_apply", "from", 'd', (int64_t)w->info.schema_found, "to", 'd',
-		(int64_t)sql_schema_version(), NULL);
 	send_query(w, WRITER_MIGRATE, script);
 	free(script);
+}
+
+/* Told by the one that has done it: the others were too late, and only look again. */
+static void migrated(struct writer *w)
+{
+	log_event(LOG_INFO, "schema_apply", "from", 'd', (int64_t)w->info.schema_found, "to", 'd',
+		(int64_t)sql_schema_version(), NULL);
+	on_up(w);
 }
 
 static void after_version(struct writer *w)
@@ -278,7 +284,7 @@ static void take_setup(struct writer *w, PGresult *result)
 		else if (w->state == WRITER_VERSION)
 			after_version(w);
 		else
-			on_up(w); /* migrated: look again */
+			migrated(w);
 		return;
 	}
 	if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)

@@ -255,5 +255,6 @@ def test_daemons_that_start_at_once_do_not_collide(postgres, database, directory
     for daemon in daemons:
         daemon.wait_event("database_ready")
         assert "database_unavailable" not in daemon.log()
+    assert sum(daemon.log().count("event=schema_apply") for daemon in daemons) == 1
     with psycopg.connect(database) as conn:
         assert [row[0] for row in conn.execute("SELECT version FROM leased.schema_version ORDER BY 1")] == [1, 2]
