@@ -7,6 +7,7 @@
 
 #include "abandon.h"
 #include "claim.h"
+#include "claim_message.h"
 #include "duration.h"
 #include "renewer.h"
 #include "status.h"

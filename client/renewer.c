@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "claim_message.h"
 #include "frame.h"
 #include "status.h"
 
@@ -31,24 +32,10 @@ struct batch {
 	Leased__Renew renew;
 };
 
-void holder_message(const struct holder *holder, Leased__Holder *ret_holder)
-{
-	leased__holder__init(ret_holder);
-	ret_holder->host.data = (uint8_t *)(uintptr_t)holder->host;
-	ret_holder->host.len = holder->host_len;
-	ret_holder->pid = (uint32_t)holder->pid;
-	ret_holder->nonce = holder->nonce;
-}
-
 void lease_claim(const struct leased_lease *lease, Leased__Claim *ret_claim,
 	Leased__Holder *ret_holder)
 {
-	holder_message(&lease->holder, ret_holder);
-	leased__claim__init(ret_claim);
-	ret_claim->name.data = (uint8_t *)(uintptr_t)lease->name;
-	ret_claim->name.len = strlen(lease->name);
-	ret_claim->token = lease->token;
-	ret_claim->holder = ret_holder;
+	claim_message(lease->name, &lease->holder, lease->token, ret_claim, ret_holder);
 }
 
 /* No ttl: only leased_renew changes it. */

@@ -57,6 +57,5 @@ void renewal_message(const struct leased_lease *lease, Leased__Claim *claim, Lea
 /* A claim as the protocol wants it, from a lease; holder is memory for the inner message. */
 void lease_claim(const struct leased_lease *lease, Leased__Claim *ret_claim,
 	Leased__Holder *ret_holder);
-void holder_message(const struct holder *holder, Leased__Holder *ret_holder);
 
 #endif

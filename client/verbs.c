@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "claim_message.h"
 #include "client.h"
-#include "renewer.h"
 #include "status.h"
 
 void verb_reply_fini(struct verb_reply *reply)
@@ -74,16 +74,6 @@ int verb_report(struct leased_client *client, struct verb_reply *ret_reply, stru
 	return verb_call(client, &message, LEASED__SERVER_MESSAGE__BODY_HEALTH, ret_reply, err);
 }
 
-static void fill_claim(Leased__Claim *claim, Leased__Holder *holder_out, const char *name,
-	const struct holder *holder, uint64_t token)
-{
-	holder_message(holder, holder_out);
-	leased__claim__init(claim);
-	claim->name = bytes_of(name);
-	claim->token = token;
-	claim->holder = holder_out;
-}
-
 int verb_renew(struct leased_client *client, const char *name, const struct holder *holder,
 	uint64_t token, int64_t ttl_ms, int64_t *ret_expires_in_ms, struct leased_error *err)
 {
@@ -96,7 +86,7 @@ int verb_renew(struct leased_client *client, const char *name, const struct hold
 	Leased__Holder holder_out;
 	int rc;
 
-	fill_claim(&claim, &holder_out, name, holder, token);
+	claim_message(name, holder, token, &claim, &holder_out);
 	renewal.claim = &claim;
 	renewal.ttl_ms = (uint64_t)ttl_ms;
 	renew.n_renewals = 1;
@@ -128,7 +118,7 @@ int verb_release(struct leased_client *client, const char *name, const struct ho
 	Leased__Holder holder_out;
 	int rc;
 
-	fill_claim(&claim, &holder_out, name, holder, token);
+	claim_message(name, holder, token, &claim, &holder_out);
 	release.claim = &claim;
 	message.body_case = LEASED__CLIENT_MESSAGE__BODY_RELEASE;
 	message.release = &release;
