@@ -224,7 +224,7 @@ static struct call *find(struct leased_client *client, uint64_t id)
 /* Each daemon is asked once: all may have the same trouble. */
 static bool may_move(const struct leased_client *client, const struct call *call)
 {
-	return call->moves + 1 < client->n_servers && !call->cancelled && !client->closing &&
+	return call->moves + 1 < client->n_servers && !client->bound && !call->cancelled && !client->closing &&
 	       !is_interrupted(client, call);
 }
 

@@ -70,6 +70,7 @@ struct leased_client {
 	struct list owned;       /* leased_lease.owned, all */
 	int64_t next_due_ns;     /* when some lease wants something */
 	int64_t shortest_ttl_ms; /* of the leases held, INT64_MAX: none */
+	bool bound;              /* one of them ends with this connection: it is not left for others */
 	uint64_t next_id;
 	bool ready, closing;
 	bool ended;              /* the thread sends nothing any more */

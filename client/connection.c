@@ -150,7 +150,7 @@ static int take_welcome(struct leased_client *client, struct connection *c,
 static void take_pong(struct leased_client *client, struct connection *c, const Leased__Pong *pong)
 {
 	c->ping_ns = 0;
-	if (pong->no_database && boottime_ns() - c->ready_ns > client->timeout_ms * NS_PER_MS)
+	if (pong->no_database && !client->bound && boottime_ns() - c->ready_ns > client->timeout_ms * NS_PER_MS)
 		client->move_on = true;
 }
 

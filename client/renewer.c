@@ -83,12 +83,18 @@ static int64_t wants_at(const struct leased_lease *lease)
 	return lease->due_ns < deadline ? lease->due_ns : deadline;
 }
 
+static bool ends_with_connection(const struct leased_lease *lease)
+{
+	return lease->release_on_disconnect && lease->watched_pid == 0;
+}
+
 void renewer_schedule(struct leased_client *client, struct leased_lease *lease)
 {
 	int64_t at = wants_at(lease);
 
 	if (lease->ttl_ms < client->shortest_ttl_ms)
 		client->shortest_ttl_ms = lease->ttl_ms;
+	client->bound |= ends_with_connection(lease);
 	if (at < client->next_due_ns) {
 		client->next_due_ns = at;
 		client_wake(client);
@@ -373,6 +379,7 @@ void renewer_run(struct leased_client *client)
 	if (client->ready && any_due(client, now))
 		renew_due(client, now);
 	client->next_due_ns = client->shortest_ttl_ms = INT64_MAX;
+	client->bound = false;
 	for (struct list *node = client->leases.next; node != &client->leases; node = node->next) {
 		const struct leased_lease *lease = list_entry(node, struct leased_lease, link);
 		int64_t at = wants_at(lease);
@@ -381,5 +388,6 @@ void renewer_run(struct leased_client *client)
 			client->next_due_ns = at;
 		if (lease->ttl_ms < client->shortest_ttl_ms)
 			client->shortest_ttl_ms = lease->ttl_ms;
+		client->bound |= ends_with_connection(lease);
 	}
 }

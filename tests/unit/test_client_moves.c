@@ -163,6 +163,25 @@ static void a_call_that_is_not_answered_says_by_whom(void **state)
 	assert_non_null(strstr(c.err.text, w->peer.address));
 }
 
+/* A daemon that is left gives back what hangs on the connection; the other call can fail. */
+static void a_lease_that_ends_with_its_connection_keeps_the_client(void **state)
+{
+	struct world *w = *state;
+	struct leased_acquire_options options = { .ttl_ms = 60000, .release_on_disconnect = true };
+	Leased__ClientMessage *m;
+	struct acquiring c;
+
+	rig_acquire_with(w, &c, "x", &options);
+	m = peer_expect(&w->peer, KIND(ACQUIRE));
+	peer_grant(&w->peer, m->id, 9, 60000);
+	rig_finish(&c, 0);
+	rig_acquire(w, &c, "y", 60000, 0);
+	m = peer_expect(&w->peer, KIND(ACQUIRE));
+	peer_fail(&w->peer, m->id, LEASED_EBUSY, "too much");
+	rig_finish(&c, LEASED_EBUSY);
+	peer_quiet(&w->peer, 100);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +194,7 @@ int main(void)
 		TEST(rig_setup_pair_impatient, a_release_goes_to_the_next_when_its_daemon_is_slow),
 		TEST(rig_setup_pair_impatient, who_waits_for_a_lease_stays),
 		TEST(rig_setup_pair, a_daemon_without_database_is_passed_by),
+		TEST(rig_setup_pair, a_lease_that_ends_with_its_connection_keeps_the_client),
 		TEST(rig_setup_pair_impatient, a_daemon_that_loses_its_database_loses_those_who_wait),
 		TEST(rig_setup_impatient, a_call_that_is_not_answered_says_by_whom),
 #undef TEST
