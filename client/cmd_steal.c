@@ -39,7 +39,7 @@ int cmd_steal(const struct ctl *ctl, int argc, char *argv[])
 		return code;
 	rc = verb_steal(client, o.name, o.reason, o.token, &reply, &err);
 	if (rc < 0)
-		code = ctl_fail("steal", rc, err.text);
+		code = ctl_fail_on("steal", o.name, &err);
 	else
 		print_ended(ctl, reply.message->stolen->ended);
 	verb_reply_fini(&reply);
