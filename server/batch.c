@@ -1,14 +1,10 @@
 #include "batch.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Type oids of PostgreSQL (src/include/catalog/pg_type.dat); they never change. */
 enum { OID_BOOL = 16, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
-
-/* Microseconds from 1970 to 2000, where PostgreSQL's timestamps begin. */
-#define PG_EPOCH_US INT64_C(946684800000000)
 
 enum column {
 	COL_END,
@@ -28,7 +24,7 @@ enum column {
 };
 
 /* The arrays of each statement, in the order of its parameters. */
-static const enum column columns[VERB_COUNT][BATCH_PARAMS_MAX + 1] = {
+static const enum column columns[VERB_COUNT][PARAMS_MAX + 1] = {
 	[VERB_ACQUIRE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_TTL_MS,
 		COL_MIN_HOLD_MS, COL_VALUE, COL_PLACE, COL_END },
 	[VERB_RENEW] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
@@ -90,85 +86,6 @@ size_t batch_sort(struct batch *batch)
 	return kept;
 }
 
-void params_fini(struct params *params)
-{
-	free(params->data);
-	*params = (struct params){ 0 };
-}
-
-static uint8_t *reserve(struct params *p, size_t len)
-{
-	uint8_t *at;
-
-	if (p->len + len > p->size) {
-		size_t size = 2 * (p->len + len);
-		uint8_t *data = realloc(p->data, size);
-
-		if (!data) {
-			p->failed = true;
-			return NULL;
-		}
-		p->data = data;
-		p->size = size;
-	}
-	at = p->data + p->len;
-	p->len += len;
-	return at;
-}
-
-static void put_bytes(struct params *p, const void *data, size_t len)
-{
-	uint8_t *at = reserve(p, len);
-
-	if (at && len > 0)
-		memcpy(at, data, len);
-}
-
-static void put_i32(struct params *p, int32_t value)
-{
-	uint32_t wire = htobe32((uint32_t)value);
-
-	put_bytes(p, &wire, sizeof wire);
-}
-
-static void put_i64(struct params *p, int64_t value)
-{
-	uint64_t wire = htobe64((uint64_t)value);
-
-	put_bytes(p, &wire, sizeof wire);
-}
-
-static void put_null(struct params *p)
-{
-	put_i32(p, -1);
-}
-
-static void put_text_element(struct params *p, struct text text)
-{
-	put_i32(p, (int32_t)text.len);
-	put_bytes(p, text.data, text.len);
-}
-
-static void put_i64_element(struct params *p, int64_t value)
-{
-	put_i32(p, 8);
-	put_i64(p, value);
-}
-
-static void put_i32_element(struct params *p, int32_t value)
-{
-	put_i32(p, 4);
-	put_i32(p, value);
-}
-
-static void put_bool_element(struct params *p, bool value)
-{
-	uint8_t wire = value;
-
-	put_i32(p, 1);
-	put_bytes(p, &wire, sizeof wire);
-}
-
 static void put_element(struct params *p, enum column column, const struct request *req)
 {
 	const struct claim *c = &req->claim;
@@ -206,11 +123,6 @@ static void put_element(struct params *p, enum column column, const struct reque
 	}
 }
 
-static void begin_param(struct params *p)
-{
-	p->offset[p->n++] = p->len;
-}
-
 /* An array as array_recv takes it: dimensions, has-nulls, element type, then length and lower bound. */
 static void put_array(struct params *p, enum column column, const struct batch *batch)
 {
@@ -226,102 +138,36 @@ static void put_array(struct params *p, enum column column, const struct batch *
 		put_element(p, column, batch->reqs[i]);
 }
 
-static void put_flag(struct params *p, bool flag)
-{
-	uint8_t wire = flag;
-
-	begin_param(p);
-	put_bytes(p, &wire, sizeof wire);
-}
-
 /* One list is one statement with scalars. */
 static void put_list(struct params *p, const struct request *req)
 {
-	begin_param(p);
-	put_bytes(p, req->prefix.data, req->prefix.len);
-	begin_param(p);
-	put_bytes(p, req->after.data, req->after.len);
-	begin_param(p);
-	put_i32(p, (int32_t)req->limit + 1); /* one more tells whether there is more */
-}
-
-/* Only now, since the buffer may have moved. */
-static int params_finish(struct params *p)
-{
-	if (p->failed)
-		return LEASED_ENOMEM;
-	for (int i = 0; i < p->n; i++) {
-		size_t end = i + 1 < p->n ? p->offset[i + 1] : p->len;
-
-		p->values[i] = (const char *)p->data + p->offset[i];
-		p->lengths[i] = (int)(end - p->offset[i]);
-		p->formats[i] = 1;
-	}
-	return 0;
+	put_text_param(p, req->prefix);
+	put_text_param(p, req->after);
+	put_i32_param(p, (int32_t)req->limit + 1); /* one more tells whether there is more */
 }
 
 int batch_encode(const struct batch *batch, struct params *params)
 {
-	params->n = 0;
-	params->len = 0;
-	params->failed = false;
+	params_begin(params);
 	if (batch->verb == VERB_LIST)
 		put_list(params, batch->reqs[0]);
 	else
 		for (const enum column *c = columns[batch->verb]; *c != COL_END; c++)
 			put_array(params, *c, batch);
+	if (batch->verb == VERB_ACQUIRE)
+		put_flag(params, batch->short_epoch);
 	switch (batch->verb) {
-	case VERB_ACQUIRE: put_flag(params, batch->short_epoch); break;
 	case VERB_RELEASE:
 	case VERB_STEAL:
 	case VERB_QUEUE:
 	case VERB_LEAVE:
-	case VERB_BEAT:
-		begin_param(params);
-		put_i64(params, batch->daemon);
-		break;
+	case VERB_BEAT: put_i64_param(params, batch->daemon); break;
 	default: break;
 	}
 	return params_finish(params);
 }
 
-/* Reading rows: every value is checked, since what answers is not always what we expect. */
-
-static bool get_i64(const PGresult *result, int row, int column, int64_t *ret_value)
-{
-	uint64_t wire;
-
-	if (PQgetisnull(result, row, column) || PQgetlength(result, row, column) != 8)
-		return false;
-	memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
-	*ret_value = (int64_t)be64toh(wire);
-	return true;
-}
-
-static bool get_i32(const PGresult *result, int row, int column, int32_t *ret_value)
-{
-	uint32_t wire;
-
-	if (PQgetisnull(result, row, column) || PQgetlength(result, row, column) != 4)
-		return false;
-	memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
-	*ret_value = (int32_t)be32toh(wire);
-	return true;
-}
-
-static bool get_bool(const PGresult *result, int row, int column, bool *ret_value)
-{
-	if (PQgetisnull(result, row, column) || PQgetlength(result, row, column) != 1)
-		return false;
-	*ret_value = *PQgetvalue(result, row, column) != 0;
-	return true;
-}
-
-static struct text get_text(const PGresult *result, int row, int column)
-{
-	return (struct text){ PQgetvalue(result, row, column),
-		(size_t)PQgetlength(result, row, column) };
-}
+/* Reading rows. */
 
 /* The request that a position (from 1) names. */
 static struct request *by_position(struct batch *batch, const PGresult *result, int row)
@@ -384,15 +230,6 @@ static int decode_release(struct batch *batch, const PGresult *result, int row)
 		return LEASED_EINTERNAL;
 	req->found = true;
 	return 0;
-}
-
-static struct text copy_text(char **at, struct text text)
-{
-	struct text copy = { *at, text.len };
-
-	memcpy(*at, text.data, text.len);
-	*at += text.len;
-	return copy;
 }
 
 /* Columns of look.sql, list.sql and steal.sql. NULL: out of memory, or not such a row. */
@@ -497,8 +334,7 @@ int batch_decode(struct batch *batch, const PGresult *result)
 		case VERB_LOOK: rc = decode_look(batch, result, row); break;
 		case VERB_QUEUE: rc = decode_place(batch, result, row); break;
 		case VERB_BEAT: rc = decode_beat(batch->reqs[0], result, row); break;
-		case VERB_LEAVE: break;
-		case VERB_LIST: break;
+		default: break;
 		}
 	}
 	return rc;

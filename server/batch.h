@@ -5,31 +5,18 @@
 #ifndef BATCH_H
 #define BATCH_H
 
-#include <libpq-fe.h>
-
+#include "pgbin.h"
 #include "request.h"
 
-#define BATCH_PARAMS_MAX 10
-#define BATCH_ROWS_MAX   10000
-
-/* The parameters of one statement, in PostgreSQL's binary form. The buffer is kept for the next one. */
-struct params {
-	uint8_t *data;
-	size_t len, size;
-	int n;
-	size_t offset[BATCH_PARAMS_MAX];
-	const char *values[BATCH_PARAMS_MAX]; /* set by params_finish */
-	int lengths[BATCH_PARAMS_MAX], formats[BATCH_PARAMS_MAX];
-	bool failed; /* out of memory; sticks */
-};
+#define BATCH_ROWS_MAX 10000
 
 /* The requests of one verb that travel together; reqs has room for BATCH_ROWS_MAX. */
 struct batch {
 	enum verb verb;
 	struct request **reqs;
 	size_t n;
-	bool short_epoch; /* ACQUIRE: see $10 of acquire.sql */
-	int64_t daemon;   /* who asks, in the tables of waiters and daemons */
+	bool short_epoch;   /* ACQUIRE: see $10 of acquire.sql */
+	int64_t daemon;     /* who asks, in the tables of waiters and daemons */
 };
 
 /* Byte order of names (COLLATE "C"). */
@@ -49,7 +36,5 @@ int batch_encode(const struct batch *batch, struct params *params);
  * outcome. LEASED_EINTERNAL when the rows are not what the statement can return; LEASED_ENOMEM.
  */
 int batch_decode(struct batch *batch, const PGresult *result);
-
-void params_fini(struct params *params);
 
 #endif
