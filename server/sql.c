@@ -18,6 +18,7 @@ EMBED(sql_queue, "queue.sql");
 EMBED(sql_steal, "steal.sql");
 EMBED(sql_leave, "leave.sql");
 EMBED(sql_beat, "beat.sql");
+EMBED(sql_version, "version.sql");
 EMBED(sql_probe, "probe.sql");
 EMBED(sql_settings, "settings.sql");
 EMBED(sql_0001, "0001_leases.sql");

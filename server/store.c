@@ -7,6 +7,8 @@
 
 #include "clock.h"
 #include "log.h"
+#include "pending.h"
+#include "sqlstate.h"
 #include "status.h"
 
 #define TICK_MS        250
@@ -15,9 +17,8 @@
 static void on_help(uv_timer_t *timer);
 
 struct store {
-	struct list pending[VERB_COUNT]; /* request.link, oldest first; looks of all verbs under LOOK */
-	struct list solo;                /* request.link: those whose batch failed */
-	size_t n_pending, n_flying;
+	struct pending pending;
+	size_t n_flying;
 	struct writer *writers;
 	size_t n_writers, n_open;
 	uv_timer_t tick, help;
@@ -32,31 +33,13 @@ struct store {
 	struct store_stats stats;
 };
 
-static enum verb statement_of(const struct request *req)
-{
-	return req->looking ? VERB_LOOK : req->queueing ? VERB_QUEUE : req->verb;
-}
-
-static struct list *queue_of(struct store *s, const struct request *req)
-{
-	return req->solo ? &s->solo : &s->pending[statement_of(req)];
-}
-
 void store_submit(struct store *s, struct request *req)
 {
 	free(req->view);
 	req->view = NULL;
 	req->status = 0;
 	req->found = false;
-	s->n_pending++;
-	list_append(queue_of(s, req), &req->link);
-}
-
-/* Back to where it came from: it was first in line. */
-static void resubmit_first(struct store *s, struct request *req)
-{
-	s->n_pending++;
-	list_prepend(queue_of(s, req), &req->link);
+	pending_add(&s->pending, req);
 }
 
 static void take_back(struct store *s, struct request *req)
@@ -64,8 +47,7 @@ static void take_back(struct store *s, struct request *req)
 	req->found = false;
 	request_fini(req);
 	req->solo = true;
-	s->n_pending++;
-	list_append(&s->solo, &req->link);
+	pending_add(&s->pending, req);
 }
 
 static void answer(struct store *s, struct request *req, int status, const char *why)
@@ -78,24 +60,7 @@ static void answer(struct store *s, struct request *req, int status, const char 
 	s->answer(s->owner, req);
 }
 
-static void refuse_later_or_now(struct store *s, struct request *req, int status, const char *why)
-{
-	list_remove(&req->link);
-	s->n_pending--;
-	answer(s, req, status, why);
-}
-
 /* Filling a flight. */
-
-static struct request *pop(struct store *s, struct list *queue)
-{
-	struct list *node = list_pop(queue);
-
-	if (!node)
-		return NULL;
-	s->n_pending--;
-	return list_entry(node, struct request, link);
-}
 
 static void add_batch(struct store *s, struct flight *f, enum verb verb, size_t max)
 {
@@ -105,23 +70,28 @@ static void add_batch(struct store *s, struct flight *f, enum verb verb, size_t 
 
 	batch->verb = verb;
 	batch->n = 0;
-	while (batch->n < max && (req = pop(s, &s->pending[verb])))
+	while (batch->n < max && (req = pending_pop(&s->pending, verb)))
 		batch->reqs[batch->n++] = req;
 	if (batch->n == 0)
 		return;
 	kept = batch_sort(batch);
 	while (batch->n > kept) /* the name is in this batch already: the next one */
-		resubmit_first(s, batch->reqs[--batch->n]);
+		pending_add_first(&s->pending, batch->reqs[--batch->n]);
 	f->n_requests += batch->n;
 	f->n_batches++;
 }
 
+static bool has_solo(const struct store *s)
+{
+	return !list_empty(&s->pending.queues[PENDING_SOLO]);
+}
+
 static void fill_solo(struct store *s, struct flight *f)
 {
-	struct request *req = pop(s, &s->solo);
+	struct request *req = pending_pop(&s->pending, PENDING_SOLO);
 
 	assert(req);
-	f->batches[0].verb = statement_of(req);
+	f->batches[0].verb = pending_statement(req);
 	f->batches[0].reqs[0] = req;
 	f->batches[0].n = 1;
 	f->n_batches = f->n_requests = 1;
@@ -135,21 +105,20 @@ static void fill(struct store *s, struct flight *f)
 	f->n_batches = f->n_requests = 0;
 	f->solo = false;
 	/* Turn about, so that neither kind waits for all of the other. */
-	if (!list_empty(&s->solo) && !was_solo) {
+	if (has_solo(s) && !was_solo) {
 		fill_solo(s, f);
 		return;
 	}
 	for (enum verb verb = VERB_RELEASE; verb < VERB_LIST; verb++)
 		add_batch(s, f, verb, (size_t)s->config->batch_max);
-	for (size_t i = 0; i < WRITER_LISTS_MAX && !list_empty(&s->pending[VERB_LIST]); i++)
+	for (size_t i = 0; i < WRITER_LISTS_MAX && !list_empty(&s->pending.queues[VERB_LIST]); i++)
 		add_batch(s, f, VERB_LIST, 1);
-	if (f->n_batches == 0 && !list_empty(&s->solo))
+	if (f->n_batches == 0 && has_solo(s))
 		fill_solo(s, f);
 }
 
 static void send_to(struct store *s, struct writer *w)
 {
-	fill(s, &w->flight);
 	s->n_flying += w->flight.n_requests;
 	s->stats.flights++;
 	s->stats.rows += w->flight.n_requests;
@@ -162,7 +131,7 @@ static void send_to(struct store *s, struct writer *w)
  */
 static bool needs_help(const struct store *s, int64_t now)
 {
-	if (s->n_pending >= (size_t)s->config->batch_max)
+	if (s->pending.n >= (size_t)s->config->batch_max)
 		return true;
 	for (size_t i = 0; i < s->n_writers; i++)
 		if (s->writers[i].state == WRITER_BUSY &&
@@ -173,12 +142,15 @@ static bool needs_help(const struct store *s, int64_t now)
 
 void store_flush(struct store *s)
 {
-	int64_t now = s->n_pending > 0 ? clock_ms() : 0;
+	int64_t now = s->pending.n > 0 ? clock_ms() : 0;
 
-	for (size_t i = 0; i < s->n_writers && s->n_pending > 0; i++)
-		if (s->writers[i].state == WRITER_IDLE && needs_help(s, now))
+	for (size_t i = 0; i < s->n_writers && s->pending.n > 0; i++) {
+		if (s->writers[i].state == WRITER_IDLE && needs_help(s, now)) {
+			fill(s, &s->writers[i].flight);
 			send_to(s, &s->writers[i]);
-	if (s->n_pending > 0 && !uv_is_active((uv_handle_t *)&s->help))
+		}
+	}
+	if (s->pending.n > 0 && !uv_is_active((uv_handle_t *)&s->help))
 		uv_timer_start(&s->help, on_help, FLIGHT_LONG_MS, 0);
 }
 
@@ -226,7 +198,7 @@ static void land_lost(struct store *s, struct request *req, const void *arg)
 	req->uncertain = true;
 	req->found = false;
 	request_fini(req);
-	resubmit_first(s, req);
+	pending_add_first(&s->pending, req);
 }
 
 struct failure {
@@ -241,19 +213,6 @@ static void land_failed(struct store *s, struct request *req, const void *arg)
 	answer(s, req, failure->status, failure->why);
 }
 
-static bool is_one_of(const char *sqlstate, const char *list)
-{
-	return *sqlstate && strstr(list, sqlstate);
-}
-
-/* Not the request's fault but the server's state: another server, or this one later, will do. */
-static bool needs_new_connection(const char *sqlstate)
-{
-	/* read-only; schema or rights gone; shutdown; a pool that lost our prepared statements */
-	return is_one_of(sqlstate, "25006 42P01 42883 3F000 42501 57P01 57P02 57P03 26000 42P05 0A000") ||
-	       strncmp(sqlstate, "08", 2) == 0;
-}
-
 static void on_error(struct writer *w, const char *sqlstate, const char *text)
 {
 	struct store *s = w->owner;
@@ -264,7 +223,7 @@ static void on_error(struct writer *w, const char *sqlstate, const char *text)
 	s->stats.failed++;
 	log_event(LOG_WARN, "batch_failed", "sqlstate", 's', sqlstate, "text", 's', text, "requests", 'u',
 		(uint64_t)w->flight.n_requests, "solo", 's', w->flight.solo ? "yes" : "no", NULL);
-	if (needs_new_connection(sqlstate)) {
+	if (sqlstate_is_of_the_connection(sqlstate) || sqlstate_is_of_the_schema(sqlstate)) {
 		fail(&problem, LEASED_EUNAVAILABLE, "the database refuses to work: %s (%s)", text,
 			sqlstate);
 		land(s, &w->flight, land_lost, NULL);
@@ -272,11 +231,11 @@ static void on_error(struct writer *w, const char *sqlstate, const char *text)
 		writer_give_up(w, &problem);
 		return;
 	}
-	if (!w->flight.solo || is_one_of(sqlstate, "40001 40P01")) {
+	if (!w->flight.solo || sqlstate_is_one_of(sqlstate, "40001 40P01")) {
 		land(s, &w->flight, land_again, NULL);
 		return;
 	}
-	if (is_one_of(sqlstate, "55P03 57014"))
+	if (sqlstate_is_one_of(sqlstate, "55P03 57014"))
 		snprintf(why, sizeof why, "the lease's row is locked by another transaction, or the database is too slow: %s",
 			text);
 	else
@@ -326,21 +285,17 @@ static void on_idle(struct writer *w)
 
 /* Deadlines. */
 
-static void expire_queue(struct store *s, struct list *queue, int64_t now)
+static void expire_pending(struct store *s, int64_t now)
 {
 	char why[LEASED_ERROR_LEN];
-	struct list *node = queue->next;
+	struct request *req;
 
-	while (node != queue) {
-		struct request *req = list_entry(node, struct request, link);
-
-		node = node->next;
-		if (req->deadline_ms > now)
-			continue;
-		snprintf(why, sizeof why, "the database did not answer in time%s%s",
-			*s->problem.text ? ": " : "", s->problem.text);
-		refuse_later_or_now(s, req, LEASED_EUNAVAILABLE, why);
-		node = queue->next; /* the answer may have changed the queue */
+	for (size_t i = 0; i < PENDING_QUEUES; i++) {
+		while ((req = pending_pop_overdue(&s->pending, i, now))) {
+			snprintf(why, sizeof why, "the database did not answer in time%s%s",
+				*s->problem.text ? ": " : "", s->problem.text);
+			answer(s, req, LEASED_EUNAVAILABLE, why);
+		}
 	}
 }
 
@@ -360,9 +315,7 @@ static void on_tick(uv_timer_t *timer)
 			(long long)(now - w->flight.sent_ms));
 		writer_give_up(w, &why);
 	}
-	for (size_t i = 0; i < VERB_COUNT; i++)
-		expire_queue(s, &s->pending[i], now);
-	expire_queue(s, &s->solo, now);
+	expire_pending(s, now);
 }
 
 /* Life. */
@@ -413,9 +366,7 @@ int store_new(struct store **ret_store, uv_loop_t *loop, const struct config *co
 
 	if (!s)
 		return fail(err, LEASED_ENOMEM, "out of memory");
-	for (size_t i = 0; i < VERB_COUNT; i++)
-		list_init(&s->pending[i]);
-	list_init(&s->solo);
+	pending_init(&s->pending);
 	s->config = config;
 	randombytes_buf(&s->daemon, sizeof s->daemon);
 	s->daemon = (s->daemon & INT64_MAX) | 1;
@@ -449,7 +400,7 @@ int store_new(struct store **ret_store, uv_loop_t *loop, const struct config *co
 
 size_t store_queued(const struct store *s)
 {
-	return s->n_pending + s->n_flying;
+	return s->pending.n + s->n_flying;
 }
 
 static const struct writer *ready_writer(const struct store *s)
@@ -491,9 +442,7 @@ void store_close(struct store *s, void (*closed)(void *owner))
 		land(s, &s->writers[i].flight, land_lost, NULL);
 		writer_close(&s->writers[i]);
 	}
-	for (size_t i = 0; i < VERB_COUNT; i++)
-		expire_queue(s, &s->pending[i], INT64_MAX);
-	expire_queue(s, &s->solo, INT64_MAX);
+	expire_pending(s, INT64_MAX);
 	uv_close((uv_handle_t *)&s->tick, on_timer_closed);
 	uv_close((uv_handle_t *)&s->help, on_timer_closed);
 }

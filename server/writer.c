@@ -179,20 +179,7 @@ static void after_probe(struct writer *w)
 			w->info.host, w->info.in_recovery ? "a standby" : "read-only");
 		refuse(w, &why);
 	} else if (w->info.schema_found < 0) {
-		send_query(w, WRITER_VERSION,
-			"SELECT coalesce(max(version), 0),"
-			" has_table_privilege('leased.leases', 'SELECT')"
-			" AND has_table_privilege('leased.leases', 'INSERT')"
-			" AND has_table_privilege('leased.leases', 'UPDATE')"
-			" AND has_table_privilege('leased.events', 'INSERT')"
-			" AND has_table_privilege('leased.waiters', 'INSERT')"
-			" AND has_table_privilege('leased.daemons', 'INSERT')"
-			" AND has_table_privilege('leased.queue', 'SELECT')"
-			" AND has_sequence_privilege('leased.token_seq', 'USAGE')"
-			" AND has_sequence_privilege('leased.place_seq', 'USAGE')"
-			" AND has_function_privilege('leased.epoch_base()', 'EXECUTE')"
-			" AND has_function_privilege('leased.timeline()', 'EXECUTE')"
-			" FROM leased.schema_version");
+		send_query(w, WRITER_VERSION, sql_version);
 	} else {
 		after_version(w);
 	}

@@ -1,0 +1,56 @@
+#include "pending.h"
+
+void pending_init(struct pending *p)
+{
+	for (size_t i = 0; i < PENDING_QUEUES; i++)
+		list_init(&p->queues[i]);
+	p->n = 0;
+}
+
+enum verb pending_statement(const struct request *req)
+{
+	return req->looking ? VERB_LOOK : req->queueing ? VERB_QUEUE : req->verb;
+}
+
+static struct list *queue_of(struct pending *p, const struct request *req)
+{
+	return &p->queues[req->solo ? PENDING_SOLO : (size_t)pending_statement(req)];
+}
+
+void pending_add(struct pending *p, struct request *req)
+{
+	p->n++;
+	list_append(queue_of(p, req), &req->link);
+}
+
+void pending_add_first(struct pending *p, struct request *req)
+{
+	p->n++;
+	list_prepend(queue_of(p, req), &req->link);
+}
+
+struct request *pending_pop(struct pending *p, size_t queue)
+{
+	struct list *node = list_pop(&p->queues[queue]);
+
+	if (!node)
+		return NULL;
+	p->n--;
+	return list_entry(node, struct request, link);
+}
+
+struct request *pending_pop_overdue(struct pending *p, size_t queue, int64_t now_ms)
+{
+	struct list *head = &p->queues[queue];
+
+	for (struct list *node = head->next; node != head; node = node->next) {
+		struct request *req = list_entry(node, struct request, link);
+
+		if (req->deadline_ms > now_ms)
+			continue;
+		list_remove(node);
+		p->n--;
+		return req;
+	}
+	return NULL;
+}
