@@ -35,7 +35,10 @@ CREATE TABLE leased.leases (
 );
 
 -- Each grant leaves one row when it ends: who held the lease, from when to when, and how it ended.
--- The grant that still lasts is the row in leases. (name, token) says that a grant ends once.
+-- The grant that still lasts, and one that has expired without another one after it, is the row in
+-- leases. (name, token) says that a grant ends once. Those that a person asks for after a bad night
+-- have an index by time, which the others cost nothing. Old rows are found without one: see
+-- leased.trim().
 CREATE TABLE leased.events (
     name         text COLLATE "C" NOT NULL,
     token        bigint NOT NULL,
@@ -50,8 +53,34 @@ CREATE TABLE leased.events (
     stolen_by    text CHECK ((stolen_by IS NOT NULL) = (ended = 'stolen')), -- the principal
     reason       text CHECK (octet_length(reason) <= 1024),
     PRIMARY KEY (name, token)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.05, -- what was trimmed is room for what comes
+    autovacuum_vacuum_threshold = 1000
 );
-CREATE INDEX events_ended_at ON leased.events USING brin (ended_at);
+CREATE INDEX events_failed ON leased.events (ended_at, name, token)
+    WHERE ended <> 'released' OR exit_status <> 0;
+
+-- What the daemons are told by their configuration (history_keep, idle_keep), for the functions: the
+-- daemon that was started or reloaded last decides. history_keep_ms 0: nothing is written to events.
+-- idle_keep_ms is above what one transaction can last: where a row is missing, a grant begins at the
+-- beginning of its transaction, and the grant before must have ended by then.
+CREATE TABLE leased.settings (
+    only_row        boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    history_keep_ms bigint NOT NULL DEFAULT 1209600000 -- 14 days
+                    CHECK (history_keep_ms BETWEEN 0 AND 315576000000), -- 10 years
+    idle_keep_ms    bigint NOT NULL DEFAULT 2592000000 -- 30 days
+                    CHECK (idle_keep_ms BETWEEN 3600000 AND 315576000000)
+);
+INSERT INTO leased.settings DEFAULT VALUES;
+
+-- Where leased.trim() is on its walk through a table, for all daemons together: whoever has the row
+-- locked makes the next step.
+CREATE TABLE leased.walks (
+    walked     text PRIMARY KEY, -- the table
+    next_block bigint NOT NULL DEFAULT 0,
+    due_at     timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO leased.walks (walked) VALUES ('events'), ('leases');
 
 -- A token is epoch * 2^41 + this sequence: below 2^53, strictly rising for each name.
 CREATE SEQUENCE leased.token_seq AS bigint MINVALUE 1 MAXVALUE 2199023255551 CACHE 1 NO CYCLE;

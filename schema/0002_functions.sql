@@ -188,6 +188,7 @@ DECLARE
     p_ttl_ms      bigint := leased.to_ms('ttl', ttl, 1);
     p_min_hold_ms bigint := leased.to_ms('min_hold', min_hold, 0);
     base          bigint;
+    free_since    timestamptz;
     l             leased.leases;
 BEGIN
     PERFORM leased.check_name(try_acquire.name);
@@ -214,17 +215,25 @@ BEGIN
             RETURN; -- somebody waits for it
         END IF;
         IF l.name IS NOT NULL THEN
+            free_since := l.expires_at;
             SELECT * INTO l FROM leased.leases x
              WHERE x.name = try_acquire.name AND x.expires_at <= clock_timestamp()
                FOR UPDATE SKIP LOCKED;
             IF NOT FOUND THEN
-                RETURN; -- taken just now, or guarded
+                -- Taken just now, or guarded; or, idle for so long, just being deleted: soon over.
+                PERFORM pg_sleep(0.01) FROM leased.settings s
+                  WHERE free_since < clock_timestamp() - s.idle_keep_ms * interval '1 millisecond';
+                IF NOT FOUND THEN
+                    RETURN;
+                END IF;
+                CONTINUE;
             END IF;
             IF l.released_at IS NULL THEN
                 INSERT INTO leased.events (name, token, ended, holder_host, holder_pid,
                     holder_nonce, principal, acquired_at, ended_at)
-                VALUES (l.name, l.token, 'expired', l.holder_host, l.holder_pid,
-                    l.holder_nonce, l.principal, l.acquired_at, l.expires_at);
+                SELECT l.name, l.token, 'expired', l.holder_host, l.holder_pid,
+                    l.holder_nonce, l.principal, l.acquired_at, l.expires_at
+                  FROM leased.settings s WHERE s.history_keep_ms > 0;
             END IF;
         END IF;
         base := leased.epoch_base();
@@ -297,8 +306,9 @@ BEGIN
      WHERE x.name = release.name;
     INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce,
         principal, acquired_at, ended_at, exit_status)
-    VALUES (l.name, l.token, 'released', l.holder_host, l.holder_pid, l.holder_nonce,
-        l.principal, l.acquired_at, t, release.exit_status);
+    SELECT l.name, l.token, 'released', l.holder_host, l.holder_pid, l.holder_nonce,
+        l.principal, l.acquired_at, t, release.exit_status
+      FROM leased.settings s WHERE s.history_keep_ms > 0;
     PERFORM leased.notify_next(ARRAY[q.name], ARRAY[q.daemon])
        FROM (SELECT q.name, q.daemon FROM leased.queue q
               WHERE q.name = release.name ORDER BY q.place LIMIT 1) q;
@@ -327,8 +337,9 @@ BEGIN
     UPDATE leased.leases x SET released_at = t, expires_at = t WHERE x.name = steal.name;
     INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal,
         acquired_at, ended_at, stolen_by, reason)
-    VALUES (l.name, l.token, 'stolen', l.holder_host, l.holder_pid, l.holder_nonce, l.principal,
-        l.acquired_at, t, session_user, steal.reason);
+    SELECT l.name, l.token, 'stolen', l.holder_host, l.holder_pid, l.holder_nonce, l.principal,
+        l.acquired_at, t, session_user, steal.reason
+      FROM leased.settings s WHERE s.history_keep_ms > 0;
     PERFORM leased.notify_stolen(l.name, l.token, l.principal, session_user, steal.reason);
     PERFORM leased.notify_next(ARRAY[q.name], ARRAY[q.daemon])
        FROM (SELECT q.name, q.daemon FROM leased.queue q
@@ -386,6 +397,29 @@ SELECT leased.holder(l), l.principal, l.token, l.acquired_at, l.expires_at, l.va
  WHERE l.name = get.name AND l.released_at IS NULL AND l.expires_at > clock_timestamp()
 $$;
 
+-- Who had it, newest first, beginning with who holds it now ("held"). A grant that has expired and after
+-- which nobody has taken the lease yet is told as any other one that expired.
+CREATE FUNCTION leased.history(name text, max_rows integer DEFAULT 100,
+    OUT token bigint, OUT ended text, OUT holder text, OUT principal text, OUT acquired_at timestamptz,
+    OUT ended_at timestamptz, OUT held_for interval, OUT exit_status integer, OUT stolen_by text,
+    OUT reason text)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT g.token, g.ended, format('%s:%s:%s', g.holder_host, g.holder_pid, lpad(to_hex(g.holder_nonce), 16, '0')),
+    g.principal, g.acquired_at, g.ended_at, coalesce(g.ended_at, clock_timestamp()) - g.acquired_at,
+    g.exit_status, g.stolen_by, g.reason
+  FROM (SELECT l.token, CASE WHEN l.expires_at > now() THEN 'held' ELSE 'expired' END AS ended,
+            l.holder_host, l.holder_pid, l.holder_nonce, l.principal, l.acquired_at,
+            CASE WHEN l.expires_at <= now() THEN l.expires_at END AS ended_at,
+            NULL AS exit_status, NULL AS stolen_by, NULL AS reason
+          FROM leased.leases l WHERE l.name = history.name AND l.released_at IS NULL
+        UNION ALL
+        (SELECT e.token, e.ended, e.holder_host, e.holder_pid, e.holder_nonce, e.principal,
+            e.acquired_at, e.ended_at, e.exit_status, e.stolen_by, e.reason
+          FROM leased.events e WHERE e.name = history.name ORDER BY e.token DESC LIMIT max_rows)) g
+ ORDER BY g.token DESC LIMIT max_rows
+$$;
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA leased FROM PUBLIC;
 
 -- The role for applications. Roles belong to the whole cluster; without the right to make one the
@@ -409,7 +443,8 @@ BEGIN
         leased.renew(text, bigint, text, integer, bigint, interval),
         leased.release(text, bigint, text, integer, bigint, integer),
         leased.guard(text, bigint),
-        leased.get(text)
+        leased.get(text),
+        leased.history(text, integer)
     TO leased_app;
 END
 $$;

@@ -3,26 +3,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Puts a file of schema/ into the program, ended by NUL. */
-#define EMBED(symbol, file)                                                                        \
-	__asm__(".section .rodata\n.global " #symbol "\n" #symbol ":\n"                           \
-		".incbin \"" LEASED_SQL_DIR "/" file "\"\n.byte 0\n.previous\n");                  \
+/* Puts files of schema/ into the program as one text, ended by NUL. */
+#define EMBED(symbol, files)                                                                       \
+	__asm__(".section .rodata\n.global " #symbol "\n" #symbol ":\n" files                      \
+		".byte 0\n.previous\n");                                                           \
 	extern const char symbol[]
+#define FILE_OF(name) ".incbin \"" LEASED_SQL_DIR "/" name "\"\n"
 
-EMBED(sql_acquire, "acquire.sql");
-EMBED(sql_renew, "renew.sql");
-EMBED(sql_release, "release.sql");
-EMBED(sql_look, "look.sql");
-EMBED(sql_list, "list.sql");
-EMBED(sql_queue, "queue.sql");
-EMBED(sql_steal, "steal.sql");
-EMBED(sql_leave, "leave.sql");
-EMBED(sql_beat, "beat.sql");
-EMBED(sql_version, "version.sql");
-EMBED(sql_probe, "probe.sql");
-EMBED(sql_settings, "settings.sql");
-EMBED(sql_0001, "0001_leases.sql");
-EMBED(sql_0002, "0002_functions.sql");
+EMBED(sql_acquire, FILE_OF("acquire.sql"));
+EMBED(sql_renew, FILE_OF("renew.sql"));
+EMBED(sql_release, FILE_OF("release.sql"));
+EMBED(sql_look, FILE_OF("look.sql"));
+EMBED(sql_list, FILE_OF("list.sql"));
+EMBED(sql_queue, FILE_OF("queue.sql"));
+EMBED(sql_steal, FILE_OF("steal.sql"));
+EMBED(sql_leave, FILE_OF("leave.sql"));
+EMBED(sql_beat, FILE_OF("beat.sql"));
+EMBED(sql_version, FILE_OF("version.sql"));
+EMBED(sql_probe, FILE_OF("probe.sql"));
+EMBED(sql_settings, FILE_OF("settings.sql"));
+EMBED(sql_0001, FILE_OF("0001_leases.sql"));
+EMBED(sql_0002, FILE_OF("0002_trim.sql") FILE_OF("0002_functions.sql"));
 
 static const struct migration {
 	const char *name, *text;

@@ -203,7 +203,7 @@ def test_leased_app_may_call_the_functions_and_touch_nothing_else(postgres, data
         refused("42501", app.execute, "CREATE TABLE leased.mine ()")
         for proname, oid in functions:
             may = app.execute("SELECT has_function_privilege(%s::oid, 'EXECUTE')", (oid,)).fetchone()[0]
-            assert may == (proname in ("try_acquire", "renew", "release", "guard", "get")), proname
+            assert may == (proname in ("try_acquire", "renew", "release", "guard", "get", "history")), proname
 
 
 def test_a_hostile_search_path_has_no_effect(db):
@@ -217,7 +217,7 @@ def test_a_hostile_search_path_has_no_effect(db):
     db.execute("CREATE FUNCTION pg_temp.octet_length(text) RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$")
     db.execute("CREATE TYPE pg_temp.interval AS ENUM ('evil')")
     db.execute("SET search_path = evil, pg_temp, pg_catalog")
-    for relation in ("leases", "events", "cluster", "pg_database", "pg_class"):
+    for relation in ("leases", "events", "cluster", "settings", "pg_database", "pg_class"):
         db.execute(f"CREATE TEMP TABLE {relation} (name text, token bigint)")
     db.execute("CREATE TEMP SEQUENCE token_seq")
     token = take(db)
@@ -474,7 +474,7 @@ def test_an_unreadable_timeline_leaves_the_base(postgres, database, db):
     with postgres.connect(name) as admin:
         admin.execute("REVOKE EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_control_system() FROM PUBLIC")
         admin.execute(f"CREATE ROLE owner_{name} LOGIN")
-        for kind, relation in (("TABLE", "leases"), ("TABLE", "events"), ("TABLE", "cluster"), ("SEQUENCE", "token_seq"), ("SEQUENCE", "place_seq"),
+        for kind, relation in (("TABLE", "leases"), ("TABLE", "events"), ("TABLE", "cluster"), ("TABLE", "settings"), ("SEQUENCE", "token_seq"), ("SEQUENCE", "place_seq"),
                                ("TABLE", "waiters"), ("TABLE", "daemons"), ("VIEW", "queue")):
             admin.execute(f"ALTER {kind} leased.{relation} OWNER TO owner_{name}")
         admin.execute(f"ALTER SCHEMA leased OWNER TO owner_{name}")
