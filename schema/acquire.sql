@@ -23,7 +23,7 @@ WITH req AS MATERIALIZED (
         acquired_at, ended_at)
     SELECT name, token, 'expired', holder_host, holder_pid, holder_nonce, principal, acquired_at,
         expires_at
-      FROM free WHERE released_at IS NULL
+      FROM free WHERE released_at IS NULL AND $11::bool -- a history is kept
 ), won AS (
     INSERT INTO leased.leases AS l (name, token, holder_host, holder_pid, holder_nonce, principal,
         acquired_at, renewed_at, expires_at, ttl_ms, min_hold_ms, value)

@@ -22,7 +22,7 @@ WITH released AS (
         acquired_at, ended_at, exit_status)
     SELECT name, token, 'released', holder_host, holder_pid, holder_nonce, principal, acquired_at,
         now(), exit_status
-      FROM released
+      FROM released WHERE $10::bool -- a history is kept
 )
 SELECT i, (SELECT leased.notify_next(array_agg(r.name), array_agg(q.daemon))
              FROM released r

@@ -17,7 +17,7 @@ WITH stolen AS (
         acquired_at, ended_at, stolen_by, reason)
     SELECT name, token, 'stolen', holder_host, holder_pid, holder_nonce, principal, acquired_at, now(),
         stealer, reason
-      FROM stolen
+      FROM stolen WHERE $6::bool -- a history is kept
 )
 SELECT i, name, token, holder_host, holder_pid, holder_nonce, principal, acquired_at, until, false,
     ttl_ms, value, clock_timestamp(), 0::int8,

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "history.h"
+
 /* Type oids of PostgreSQL (src/include/catalog/pg_type.dat); they never change. */
 enum { OID_BOOL = 16, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
 
@@ -149,7 +151,9 @@ static void put_list(struct params *p, const struct request *req)
 int batch_encode(const struct batch *batch, struct params *params)
 {
 	params_begin(params);
-	if (batch->verb == VERB_LIST)
+	if (verb_is_aside(batch->verb))
+		history_encode(batch->reqs[0], params);
+	else if (batch->verb == VERB_LIST)
 		put_list(params, batch->reqs[0]);
 	else
 		for (const enum column *c = columns[batch->verb]; *c != COL_END; c++)
@@ -164,6 +168,8 @@ int batch_encode(const struct batch *batch, struct params *params)
 	case VERB_BEAT: put_i64_param(params, batch->daemon); break;
 	default: break;
 	}
+	if (batch->verb == VERB_ACQUIRE || batch->verb == VERB_RELEASE || batch->verb == VERB_STEAL)
+		put_flag(params, batch->keeps_history);
 	return params_finish(params);
 }
 
@@ -323,6 +329,8 @@ int batch_decode(struct batch *batch, const PGresult *result)
 {
 	int rc = 0;
 
+	if (verb_is_aside(batch->verb))
+		return history_decode(batch->reqs[0], result);
 	if (batch->verb == VERB_LIST)
 		return decode_list(batch->reqs[0], result);
 	for (int row = 0; row < PQntuples(result) && rc == 0; row++) {

@@ -16,6 +16,7 @@ struct batch {
 	struct request **reqs;
 	size_t n;
 	bool short_epoch;   /* ACQUIRE: see $10 of acquire.sql */
+	bool keeps_history; /* ACQUIRE, RELEASE, STEAL: what ends is written to events */
 	int64_t daemon;     /* who asks, in the tables of waiters and daemons */
 };
 

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "duration.h"
+#include "history.h"
 #include "name.h"
 #include "reply.h"
 #include "status.h"
@@ -16,6 +18,7 @@ static int take_release(struct session *s, struct call *call, const Leased__Rele
 	struct leased_error *err);
 static int take_get(struct call *call, const Leased__Get *m, struct leased_error *err);
 static int take_list(struct call *call, const Leased__List *m, struct leased_error *err);
+static int take_history(struct call *call, const Leased__History *m, struct leased_error *err);
 static void on_request_done(struct request *req);
 
 /* Requests in. */
@@ -220,6 +223,29 @@ static int take_list(struct call *call, const Leased__List *m, struct leased_err
 	return 0;
 }
 
+static int take_history(struct call *call, const Leased__History *m, struct leased_error *err)
+{
+	struct request *req = &call->requests[0];
+	int rc;
+
+	if (m->failed ? m->name.len > 0 : m->prefix.len > 0)
+		return fail(err, LEASED_EDATA, "a history is of one name, or of what failed under a prefix");
+	rc = m->failed ? prefix_check(m->prefix.data, m->prefix.len, err)
+		       : name_check(m->name.data, m->name.len, err);
+	if (rc < 0)
+		return rc;
+	if (m->since_ms > DURATION_MAX_MS)
+		return fail(err, LEASED_EDATA, "a history goes back at most %lld ms",
+			(long long)DURATION_MAX_MS);
+	req->verb = m->failed ? VERB_LAPSED : VERB_HISTORY;
+	req->claim.name = as_text(m->name);
+	req->prefix = as_text(m->prefix);
+	req->past.since_ms = (int64_t)m->since_ms;
+	req->limit = m->limit > 0 && m->limit < LIST_LIMIT_MAX ? m->limit : LIST_LIMIT_MAX;
+	history_begin(req);
+	return m->after.len > 0 ? history_resume(req, as_text(m->after), err) : 0;
+}
+
 static int fill_requests(struct session *s, struct call *call, const Leased__ClientMessage *m,
 	struct leased_error *err)
 {
@@ -230,6 +256,7 @@ static int fill_requests(struct session *s, struct call *call, const Leased__Cli
 	case LEASED__CLIENT_MESSAGE__BODY_STEAL: return take_steal(s, call, m->steal, err);
 	case LEASED__CLIENT_MESSAGE__BODY_GET: return take_get(call, m->get, err);
 	case LEASED__CLIENT_MESSAGE__BODY_LIST: return take_list(call, m->list, err);
+	case LEASED__CLIENT_MESSAGE__BODY_HISTORY: return take_history(call, m->history, err);
 	default: return fail(err, LEASED_EPROTO, "an unknown request");
 	}
 }

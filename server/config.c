@@ -57,6 +57,10 @@ static const struct option_row rows[] = {
 		"for each row lock of a batch" },
 	{ "drain_timeout", TYPE_MS, FIELD(drain_timeout_ms), "10s", 0, 600000,
 		"after SIGTERM, for what is in flight" },
+	{ "history_keep", TYPE_MS, FIELD(history_keep_ms), "14d", 0, DURATION_MAX_MS,
+		"how long the history tells of a grant after its end; 0 writes none and forgets what there is" },
+	{ "idle_keep", TYPE_MS, FIELD(idle_keep_ms), "30d", 3600000, DURATION_MAX_MS,
+		"the row of a lease that has been free for so long is deleted" },
 #undef FIELD
 };
 #define N_ROWS (sizeof rows / sizeof rows[0])

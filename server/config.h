@@ -58,6 +58,8 @@ struct config {
 	int64_t statement_timeout_ms; /* for each statement of a batch */
 	int64_t lock_timeout_ms;
 	int64_t drain_timeout_ms;     /* after SIGTERM */
+	int64_t history_keep_ms;      /* of grants that have ended; 0: none is written */
+	int64_t idle_keep_ms;         /* of leases that nobody has taken again */
 };
 
 /*

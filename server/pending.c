@@ -54,3 +54,20 @@ struct request *pending_pop_overdue(struct pending *p, size_t queue, int64_t now
 	}
 	return NULL;
 }
+
+bool pending_has_leases(const struct pending *p)
+{
+	for (size_t verb = VERB_RELEASE; verb < VERB_HISTORY; verb++)
+		if (!list_empty(&p->queues[verb]))
+			return true;
+	return !list_empty(&p->queues[PENDING_SOLO]);
+}
+
+enum verb pending_first_aside(const struct pending *p)
+{
+	enum verb verb = VERB_HISTORY;
+
+	while (verb < VERB_COUNT && list_empty(&p->queues[verb]))
+		verb++;
+	return verb;
+}

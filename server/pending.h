@@ -31,4 +31,10 @@ struct request *pending_pop(struct pending *p, size_t queue);
 /* Takes the first of a queue that should have been answered by now. NULL: none. */
 struct request *pending_pop_overdue(struct pending *p, size_t queue, int64_t now_ms);
 
+/* Whether there is work that does not travel aside. */
+bool pending_has_leases(const struct pending *p);
+
+/* The first statement that travels aside and that somebody waits for; VERB_COUNT: none. */
+enum verb pending_first_aside(const struct pending *p);
+
 #endif

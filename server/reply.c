@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "history.h"
 #include "log.h"
 #include "name.h"
 #include "sql.h"
@@ -105,6 +106,14 @@ static ProtobufCBinaryData as_bytes(struct text text)
 	return (ProtobufCBinaryData){ text.len, (uint8_t *)(uintptr_t)text.data };
 }
 
+static void fill_holder(Leased__Holder *ret_holder, const struct claim *claim)
+{
+	leased__holder__init(ret_holder);
+	ret_holder->host = as_bytes(claim->host);
+	ret_holder->pid = (uint32_t)claim->pid;
+	ret_holder->nonce = claim->nonce;
+}
+
 /* A row as the protocol shows it; holder is memory for the inner message. */
 static void fill_lease(Leased__Lease *ret_lease, Leased__Holder *holder,
 	const struct lease_view *v)
@@ -124,10 +133,7 @@ static void fill_lease(Leased__Lease *ret_lease, Leased__Holder *holder,
 	ret_lease->state = v->released ? LEASED__LEASE__STATE__MIN_HOLD : LEASED__LEASE__STATE__HELD;
 	if (v->released)
 		return;
-	leased__holder__init(holder);
-	holder->host = as_bytes(v->claim.host);
-	holder->pid = (uint32_t)v->claim.pid;
-	holder->nonce = v->claim.nonce;
+	fill_holder(holder, &v->claim);
 	ret_lease->holder = holder;
 	ret_lease->principal = as_bytes(v->claim.principal);
 	ret_lease->held_for_ms = (uint64_t)(v->held_for_ms > 0 ? v->held_for_ms : 0);
@@ -290,6 +296,58 @@ static void reply_list(struct call *call, Leased__ServerMessage *message)
 	reply_send(call->session, message);
 }
 
+static void fill_grant(Leased__Grant *ret_grant, Leased__Holder *holder, const struct grant_view *v)
+{
+	static const Leased__Grant__Ending endings[] = { [ENDING_HELD] = LEASED__GRANT__ENDING__HELD,
+		[ENDING_RELEASED] = LEASED__GRANT__ENDING__RELEASED,
+		[ENDING_EXPIRED] = LEASED__GRANT__ENDING__EXPIRED,
+		[ENDING_STOLEN] = LEASED__GRANT__ENDING__STOLEN };
+
+	leased__grant__init(ret_grant);
+	fill_holder(holder, &v->claim);
+	ret_grant->holder = holder;
+	ret_grant->name = as_bytes(v->claim.name);
+	ret_grant->token = v->claim.token;
+	ret_grant->ended = endings[v->ended];
+	ret_grant->principal = as_bytes(v->claim.principal);
+	ret_grant->acquired_at_us = v->acquired_at_us;
+	ret_grant->ended_at_us = v->ended_at_us;
+	ret_grant->held_for_ms = (uint64_t)(v->held_for_ms > 0 ? v->held_for_ms : 0);
+	if (v->has_exit_status) {
+		ret_grant->ending_case = LEASED__GRANT__ENDING_EXIT_STATUS;
+		ret_grant->exit_status = v->exit_status;
+	}
+	ret_grant->stolen_by = as_bytes(v->stolen_by);
+	ret_grant->reason = as_bytes(v->reason);
+	ret_grant->is_newest = v->is_newest && v->ended == ENDING_EXPIRED;
+}
+
+static void reply_history(struct call *call, Leased__ServerMessage *message)
+{
+	const struct request *req = &call->requests[0];
+	Leased__Grants page = LEASED__GRANTS__INIT;
+	Leased__Grant grants[LIST_LIMIT_MAX], *places[LIST_LIMIT_MAX];
+	Leased__Holder holders[LIST_LIMIT_MAX];
+	uint8_t next[HISTORY_CURSOR_MAX];
+
+	message->body_case = LEASED__SERVER_MESSAGE__BODY_GRANTS;
+	message->grants = &page;
+	page.grants = places;
+	page.keep_ms = (uint64_t)call->session->all->config->history_keep_ms;
+	for (uint32_t i = 0; i < req->n_listed; i++) {
+		fill_grant(&grants[i], &holders[i], req->grants[i]);
+		places[i] = &grants[i];
+		page.n_grants = i + 1;
+		if (message_packed_size(&message->base) > FRAME_BODY_MAX - sizeof next) {
+			page.n_grants = i;
+			break;
+		}
+	}
+	page.next.data = next;
+	page.next.len = history_next(next, req, (uint32_t)page.n_grants);
+	reply_send(call->session, message);
+}
+
 void reply_outcome(struct call *call)
 {
 	const struct request *req = &call->requests[0];
@@ -308,6 +366,8 @@ void reply_outcome(struct call *call)
 		reply_stolen(call, &message);
 	else if (call->verb == VERB_LOOK)
 		reply_get(call, &message);
+	else if (verb_is_aside(call->verb))
+		reply_history(call, &message);
 	else
 		reply_list(call, &message);
 }

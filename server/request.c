@@ -12,11 +12,15 @@
 void request_fini(struct request *req)
 {
 	for (uint32_t i = 0; i < req->n_listed; i++)
-		free(req->listing[i]);
+		free(req->listing ? (void *)req->listing[i] : (void *)req->grants[i]);
 	free(req->listing);
+	free(req->grants);
+	free(req->mark);
 	free(req->view);
 	free(req->why);
 	req->listing = NULL;
+	req->grants = NULL;
+	req->mark = NULL;
 	req->n_listed = 0;
 	req->view = NULL;
 	req->why = NULL;

@@ -25,8 +25,17 @@ enum verb {
 	VERB_LEAVE, /* leave the line */
 	VERB_BEAT,  /* this daemon is alive */
 	VERB_LIST,
+	VERB_HISTORY, /* from here on aside, see store.c: the grants of one lease */
+	VERB_LAPSED,  /* of a prefix: those that expired, and nobody has taken the lease since */
+	VERB_FAILED,  /* of a prefix: those that ended badly */
+	VERB_TRIM,    /* a step of the housekeeping */
 };
-#define VERB_COUNT 9
+#define VERB_COUNT 13
+
+static inline bool verb_is_aside(enum verb verb)
+{
+	return verb >= VERB_HISTORY;
+}
 
 /* Bytes owned by somebody else, not ended by NUL. */
 struct text {
@@ -55,7 +64,21 @@ struct lease_view {
 	int64_t waiters;       /* on all daemons */
 };
 
+/* What a read of the past asks for, beside a name or a prefix, and where it goes on. */
+struct past_query {
+	int64_t since_ms;    /* ended less than so long ago */
+	int64_t ended_at_us; /* FAILED: below this, request.after and token; since 1970 */
+	uint64_t token;      /* HISTORY: below this one */
+};
+
+struct trim_step {
+	int64_t history_keep_ms, idle_keep_ms; /* the settings; -1 leaves them */
+	int64_t n_events, n_leases; /* the outcome: rows that went */
+	int64_t due_in_ms;          /* and when the next step is due */
+};
+
 struct request;
+struct grant_view; /* history.h */
 typedef void (*request_done_cb)(struct request *req);
 
 struct request {
@@ -73,8 +96,10 @@ struct request {
 	bool retry;            /* RELEASE: having been released by this claim is success */
 	int64_t wait_ms;       /* ACQUIRE: 0 does not wait */
 	struct text reason;    /* STEAL, by claim.principal */
-	struct text prefix, after; /* LIST */
-	uint32_t limit;
+	struct text prefix, after; /* LIST, LAPSED, FAILED */
+	uint32_t limit;            /* and HISTORY */
+	struct past_query past;
+	struct trim_step trim;     /* TRIM */
 	request_done_cb done;  /* runs exactly once for each request that was taken up */
 	void *owner;
 
@@ -83,6 +108,8 @@ struct request {
 	int64_t expires_in_ms;       /* granted, renewed: time left by the database's clock */
 	struct lease_view *view;     /* LOOK, STEAL, and why not; NULL: no row. Freed by request_fini */
 	struct lease_view **listing; /* LIST */
+	struct grant_view **grants;  /* HISTORY, LAPSED, FAILED */
+	struct grant_view *mark;     /* their step was full and ended here; NULL: there is no more */
 	uint32_t n_listed;
 	bool more;
 	char *why;                   /* what the database said, or NULL. Freed by request_fini */

@@ -18,6 +18,7 @@
 #include "notify_ready.h"
 #include "session.h"
 #include "status.h"
+#include "trim.h"
 
 #define TICK_MS 1000
 
@@ -32,6 +33,7 @@ struct server {
 	struct engine *engine;
 	struct holdings *holdings;
 	struct notices notices;
+	struct trim trim;
 	struct sessions sessions;
 	struct listener listeners[CONFIG_LISTEN_MAX];
 	uv_signal_t signals[SIGNAL_COUNT];
@@ -102,6 +104,7 @@ static void reload(struct server *srv)
 		return;
 	}
 	take_over_config(srv, &fresh);
+	trim_reload(&srv->trim);
 	log_event(LOG_INFO, "reloaded", NULL);
 }
 
@@ -263,6 +266,7 @@ static void close_rest(void *data)
 	close_handle((uv_handle_t *)&srv->check, NULL);
 	close_handle((uv_handle_t *)&srv->tick, NULL);
 	close_handle((uv_handle_t *)&srv->drain, NULL);
+	trim_close(&srv->trim);
 }
 
 static void on_notices_closed(void *owner)
@@ -296,8 +300,9 @@ static void leave(struct server *srv)
 static void on_drain(uv_timer_t *timer)
 {
 	struct server *srv = timer->data;
+	size_t ours = srv->trim.in_flight; /* nobody waits for that */
 
-	if (engine_unanswered(srv->engine) == 0 || clock_ms() >= srv->drain_until_ms)
+	if (engine_unanswered(srv->engine) <= ours || clock_ms() >= srv->drain_until_ms)
 		leave(srv);
 }
 
@@ -309,6 +314,7 @@ static void stop(struct server *srv)
 		return;
 	}
 	srv->stopping = true;
+	trim_stop(&srv->trim);
 	log_event(LOG_INFO, "stopping", NULL);
 	notify_stopping();
 	holdings_leave(srv->holdings);
@@ -341,6 +347,7 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 		close_rest(&srv);
 		goto run_dry;
 	}
+	trim_start(&srv.trim, &srv.loop, srv.engine, config);
 	sessions_init(&srv.sessions, config, srv.engine, srv.holdings);
 	srv.sessions.notices_problem = srv.notices.why;
 	rc = notices_start(&srv.notices, &srv.loop, config, store_daemon(engine_store(srv.engine)),

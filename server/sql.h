@@ -9,7 +9,8 @@
 
 /* The daemon's statements, prepared under these names. */
 extern const char sql_acquire[], sql_renew[], sql_release[], sql_look[], sql_list[], sql_probe[];
-extern const char sql_steal[], sql_queue[], sql_leave[], sql_beat[], sql_settings[], sql_version[];
+extern const char sql_steal[], sql_queue[], sql_leave[], sql_beat[], sql_settings[];
+extern const char sql_history[], sql_failed[], sql_lapsed[], sql_trim[], sql_version[];
 
 /* The version that this daemon needs: the number of the last migration. */
 int sql_schema_version(void);

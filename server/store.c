@@ -96,6 +96,7 @@ static void fill_solo(struct store *s, struct flight *f)
 	f->batches[0].n = 1;
 	f->n_batches = f->n_requests = 1;
 	f->solo = true;
+	f->aside = verb_is_aside(f->batches[0].verb);
 }
 
 static void fill(struct store *s, struct flight *f)
@@ -103,7 +104,7 @@ static void fill(struct store *s, struct flight *f)
 	bool was_solo = f->solo;
 
 	f->n_batches = f->n_requests = 0;
-	f->solo = false;
+	f->solo = f->aside = false;
 	/* Turn about, so that neither kind waits for all of the other. */
 	if (has_solo(s) && !was_solo) {
 		fill_solo(s, f);
@@ -134,17 +135,46 @@ static bool needs_help(const struct store *s, int64_t now)
 	if (s->pending.n >= (size_t)s->config->batch_max)
 		return true;
 	for (size_t i = 0; i < s->n_writers; i++)
-		if (s->writers[i].state == WRITER_BUSY &&
+		if (s->writers[i].state == WRITER_BUSY && !s->writers[i].flight.aside &&
 			now - s->writers[i].flight.sent_ms < FLIGHT_LONG_MS)
 			return false;
 	return true;
+}
+
+/*
+ * Reads of the past and housekeeping: one at a time, alone in its flight, on the last idle connection.
+ * So the leases find the first one free; where there is only one, they take turns with it.
+ */
+static void send_aside(struct store *s)
+{
+	enum verb verb = pending_first_aside(&s->pending);
+	struct writer *w = NULL;
+	size_t n_idle = 0;
+
+	for (size_t i = 0; i < s->n_writers && verb < VERB_COUNT; i++) {
+		if (s->writers[i].state == WRITER_BUSY && s->writers[i].flight.aside)
+			return;
+		if (s->writers[i].state == WRITER_IDLE) {
+			w = &s->writers[i];
+			n_idle++;
+		}
+	}
+	if (!w || (n_idle == 1 && w->flight.aside && pending_has_leases(&s->pending)))
+		return;
+	w->flight.n_batches = w->flight.n_requests = 0;
+	w->flight.solo = false;
+	w->flight.aside = true;
+	add_batch(s, &w->flight, verb, 1);
+	send_to(s, w);
 }
 
 void store_flush(struct store *s)
 {
 	int64_t now = s->pending.n > 0 ? clock_ms() : 0;
 
-	for (size_t i = 0; i < s->n_writers && s->pending.n > 0; i++) {
+	if (s->pending.n > 0)
+		send_aside(s);
+	for (size_t i = 0; i < s->n_writers && pending_has_leases(&s->pending); i++) {
 		if (s->writers[i].state == WRITER_IDLE && needs_help(s, now)) {
 			fill(s, &s->writers[i].flight);
 			send_to(s, &s->writers[i]);
@@ -223,7 +253,8 @@ static void on_error(struct writer *w, const char *sqlstate, const char *text)
 	s->stats.failed++;
 	log_event(LOG_WARN, "batch_failed", "sqlstate", 's', sqlstate, "text", 's', text, "requests", 'u',
 		(uint64_t)w->flight.n_requests, "solo", 's', w->flight.solo ? "yes" : "no", NULL);
-	if (sqlstate_is_of_the_connection(sqlstate) || sqlstate_is_of_the_schema(sqlstate)) {
+	if (sqlstate_is_of_the_connection(sqlstate) ||
+		(sqlstate_is_of_the_schema(sqlstate) && !w->flight.aside)) {
 		fail(&problem, LEASED_EUNAVAILABLE, "the database refuses to work: %s (%s)", text,
 			sqlstate);
 		land(s, &w->flight, land_lost, NULL);
@@ -231,7 +262,7 @@ static void on_error(struct writer *w, const char *sqlstate, const char *text)
 		writer_give_up(w, &problem);
 		return;
 	}
-	if (!w->flight.solo || sqlstate_is_one_of(sqlstate, "40001 40P01")) {
+	if ((!w->flight.solo && !w->flight.aside) || sqlstate_is_one_of(sqlstate, "40001 40P01")) {
 		land(s, &w->flight, land_again, NULL);
 		return;
 	}

@@ -36,9 +36,17 @@ static const struct statement {
 	[VERB_LEAVE] = { "leave", sql_leave },
 	[VERB_BEAT] = { "beat", sql_beat },
 	[VERB_LIST] = { "list", sql_list },
+	[VERB_HISTORY] = { "history", sql_history },
+	[VERB_LAPSED] = { "lapsed", sql_lapsed },
+	[VERB_FAILED] = { "failed", sql_failed },
+	[VERB_TRIM] = { "trim", sql_trim },
 };
 
-/* A flight that changes nothing but the line of waiters need not reach the disk: see engine_set_listening(). */
+/*
+ * A flight that changes nothing but the line of waiters need not reach the disk: see
+ * engine_set_listening(). Nor need one that trims, since a crash only makes it trim once more; so it
+ * has its rows locked for a moment only.
+ */
 static const char not_durable[] = "SELECT set_config('synchronous_commit', 'off', true)";
 
 /* READ COMMITTED whatever the database's default, where a session setting cannot do it. */
@@ -415,6 +423,7 @@ static int send_batch(struct writer *w, struct batch *batch)
 
 	batch->short_epoch = !w->info.pooled;
 	batch->daemon = w->daemon;
+	batch->keeps_history = w->config->history_keep_ms > 0;
 	if (batch_encode(batch, p) < 0)
 		return 0;
 	if (w->info.pooled)
@@ -434,7 +443,8 @@ static bool must_be_durable(const struct flight *f)
 static bool writes(const struct flight *f)
 {
 	for (size_t i = 0; i < f->n_batches; i++)
-		if (f->batches[i].verb != VERB_LOOK && f->batches[i].verb != VERB_LIST)
+		if (f->batches[i].verb != VERB_LOOK &&
+			(f->batches[i].verb < VERB_LIST || f->batches[i].verb == VERB_TRIM))
 			return true;
 	return false;
 }

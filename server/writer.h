@@ -29,6 +29,7 @@ struct flight {
 	size_t n_batches, n_requests;
 	int64_t sent_ms;
 	bool solo;
+	bool aside; /* no lease is in it: see store.c */
 };
 
 struct writer;

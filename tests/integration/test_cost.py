@@ -47,13 +47,15 @@ def test_large_batches_keep_the_plan(postgres, database):
         conn.execute("ANALYZE leased.leases")
         settings = (schema / "settings.sql").read_text().replace("$1", "'0'").replace("$2", "'0'").replace("$3", "false")
         conn.execute(settings)
-        types = {"renew": "text[], int8[], text[], int4[], int8[], text[], int8[]", "release": "text[], int8[], text[], int4[], int8[], text[], int4[]",
-                 "acquire": "text[], text[], int4[], int8[], text[], int8[], int8[], text[], bool", "look": "text[]"}
+        types = {"renew": "text[], int8[], text[], int4[], int8[], text[], int8[]", "release": "text[], int8[], text[], int4[], int8[], text[], int4[], bool[], int8, bool",
+                 "acquire": "text[], text[], int4[], int8[], text[], int8[], int8[], text[], int8[], bool, bool", "look": "text[]",
+                 "history": "text, int8, int8, int4, int4", "lapsed": "text, int8, text, int4, int4",
+                 "failed": "text, int8, timestamptz, text, int8, int4, int4"}
         for name, parameters in types.items():
             conn.execute(f"PREPARE {name} ({parameters}) AS {(schema / (name + '.sql')).read_text()}")
             nulls = ", ".join("NULL" for _ in parameters.split(","))
             plan = "\n".join(row[0] for row in conn.execute(f"EXPLAIN EXECUTE {name}({nulls})"))
-            assert "Seq Scan on leases" not in plan and "Hash Join" not in plan and "Merge Join" not in plan, plan
+            assert "Seq Scan on leases" not in plan and "Seq Scan on events" not in plan and "Hash Join" not in plan and "Merge Join" not in plan, plan
             assert "Index" in plan, plan
 
 

@@ -83,6 +83,7 @@ static Leased__Claim claims[MANY];
 static Leased__Holder holders[MANY];
 static Leased__RenewalResult results[MANY], *result_list[MANY];
 static Leased__Lease leases[MANY], *lease_list[MANY];
+static Leased__Grant grants[MANY], *grant_list[MANY];
 
 /* Puts as many of list as fit into one frame, unpacks it, returns how many these were. */
 static size_t fill_frame(const ProtobufCMessage *message, size_t *n, bool is_client)
@@ -180,6 +181,29 @@ static void full_listing_fits(void **state)
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_LISTING;
 	message.listing = &listing;
 	fill_frame(&message.base, &listing.n_leases, false);
+}
+
+static void full_grants_fit(void **state)
+{
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Grants page = LEASED__GRANTS__INIT;
+
+	(void)state;
+	for (size_t i = 0; i < MANY; i++) {
+		leased__grant__init(&grants[i]);
+		leased__holder__init(&holders[i]);
+		holders[i].host = grants[i].name = grants[i].principal = bytes("n", 1);
+		holders[i].pid = 1;
+		holders[i].nonce = i + 1;
+		grants[i].token = 1;
+		grants[i].holder = &holders[i];
+		grants[i].acquired_at_us = INT64_C(1700000000000000);
+		grant_list[i] = &grants[i];
+	}
+	page.grants = grant_list;
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_GRANTS;
+	message.grants = &page;
+	fill_frame(&message.base, &page.n_grants, false);
 }
 
 /* ---- what is refused ---- */
@@ -377,6 +401,7 @@ int main(void)
 	table_add(&table, "a full Renew fits its arena", full_renew_fits, NULL);
 	table_add(&table, "a full Renewed fits its arena", full_renewed_fits, NULL);
 	table_add(&table, "a full Listing fits its arena", full_listing_fits, NULL);
+	table_add(&table, "a full Grants fits its arena", full_grants_fit, NULL);
 	table_add(&table, "thousands of empty parts are refused", too_many_parts_are_refused, NULL);
 	table_add(&table, "an arena too small refuses", small_arena_refuses, NULL);
 	for (size_t i = 0; i < TABLE_LEN(bad); i++)

@@ -48,11 +48,30 @@ static void the_late_ones_are_taken_from_between_the_others(void **state)
 	assert_ptr_equal(pending_pop(&p, VERB_LIST), &a);
 }
 
+static void what_travels_aside_is_no_lease(void **state)
+{
+	struct request trim = request_of(VERB_TRIM, 0), history = request_of(VERB_HISTORY, 0);
+	struct request renew = request_of(VERB_RENEW, 0);
+	struct pending p;
+
+	(void)state;
+	pending_init(&p);
+	assert_int_equal(pending_first_aside(&p), VERB_COUNT);
+	pending_add(&p, &trim);
+	assert_int_equal(pending_first_aside(&p), VERB_TRIM);
+	pending_add(&p, &history); /* somebody waits for that one */
+	assert_int_equal(pending_first_aside(&p), VERB_HISTORY);
+	assert_false(pending_has_leases(&p));
+	pending_add(&p, &renew);
+	assert_true(pending_has_leases(&p));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(first_in_is_first_out_of_each_queue),
 		cmocka_unit_test(the_late_ones_are_taken_from_between_the_others),
+		cmocka_unit_test(what_travels_aside_is_no_lease),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "example_history.h"
 #include "frame.h"
 #include "name.h"
 #include "table.h"
@@ -320,6 +321,8 @@ static struct example {
 	{ "pong", 8, NULL, pong },
 	{ "report", 300, report, NULL },
 	{ "health", 300, NULL, health },
+	{ "history", 9, example_history, NULL },
+	{ "grants", 9, NULL, example_grants },
 	{ "failure", 2, NULL, failure },
 	{ "goodbye", 0, NULL, goodbye },
 	{ "steal", 9, steal, NULL },
