@@ -307,3 +307,8 @@ void ctl_escape(char *out, size_t size, ProtobufCBinaryData text)
 {
 	name_escape(out, size, text.data, text.len);
 }
+
+void ctl_escape_text(char *out, size_t size, const char *text)
+{
+	name_escape(out, size, (const uint8_t *)text, strlen(text));
+}

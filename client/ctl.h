@@ -26,6 +26,7 @@ int cmd_release(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_steal(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_get(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_list(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_history(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_elect(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_doctor(const struct ctl *ctl, int argc, char *argv[]);
 
@@ -92,5 +93,6 @@ void ctl_help(const char *command);
 /* Times and names for people. */
 void ctl_format_time(char out[static 32], int64_t unix_us);
 void ctl_escape(char *out, size_t size, ProtobufCBinaryData text);
+void ctl_escape_text(char *out, size_t size, const char *text);
 
 #endif

@@ -70,6 +70,16 @@ static const struct command {
 		"A table of leases in byte order of their names.\n\n"
 		"      --no-headers         leave the first line out\n"
 		"  -h, --help\n" },
+	{ "history", cmd_history, "who held a lease, how long, and how it ended",
+		"Usage: leasectl history [OPTION]... NAME\n"
+		"       leasectl history --failed [OPTION]... [PREFIX]\n"
+		"The grants of NAME, newest first, beginning with who holds it now; or, of all leases that\n"
+		"begin with PREFIX, the grants that failed: that expired, were stolen, or were released\n"
+		"with an exit status other than 0.\n\n"
+		"      --failed             what failed, of many leases\n"
+		"      --since DURATION     what ended less than so long ago (default: all that is kept)\n"
+		"      --no-headers         leave the first line out\n"
+		"  -h, --help\n" },
 	{ "elect", cmd_elect, "campaign for ever: lead when it is our turn",
 		"Usage: leasectl elect [OPTION]... NAME [-- COMMAND [ARG]...]\n"
 		"Waits until it leads, runs COMMAND while it does, and campaigns again when the lead is lost.\n"

@@ -157,6 +157,38 @@ LEASED_API uint64_t leased_token(const struct leased_lease *lease);
 LEASED_API const char *leased_name(const struct leased_lease *lease);
 LEASED_API const char *leased_holder(const struct leased_lease *lease); /* host:pid:nonce */
 
+enum leased_ending { LEASED_HELD, LEASED_RELEASED, LEASED_EXPIRED, LEASED_STOLEN };
+
+/* A grant of the past, or the one that lasts. */
+struct leased_grant {
+	const char *name, *holder, *principal;
+	uint64_t token;
+	enum leased_ending ended;
+	bool has_exit_status; /* LEASED_RELEASED, where one was told */
+	int exit_status;
+	int64_t acquired_at_us, ended_at_us; /* since 1970, the database's clock; LEASED_HELD: no end, 0 */
+	int64_t held_for_ms;
+	const char *stolen_by, *reason; /* LEASED_STOLEN; NULL: not told */
+};
+
+struct leased_history_options {
+	const char *name;   /* all grants of this lease. NULL: of all leases those that failed, */
+	const char *prefix; /* NULL or what their names begin with */
+	int64_t since_ms;   /* those that ended less than so long ago; 0: whenever */
+};
+
+/* Runs in the thread that has called leased_history. The texts live until it returns. false: enough. */
+typedef bool (*leased_grant_cb)(const struct leased_grant *grant, void *data);
+
+/*
+ * Tells of grants, newest first: those of one lease, also of the one that lasts; or those that failed,
+ * that is, expired, were stolen, or were released with an exit status other than 0. ret_keep_ms, when
+ * not NULL, gets how long the daemon tells of a grant after its end (0: it writes no history).
+ * Blocks for a call a page. LEASED_EDATA, LEASED_EUNAVAILABLE, LEASED_ECANCELLED as their texts say.
+ */
+LEASED_API int leased_history(struct leased_client *client, const struct leased_history_options *options,
+	leased_grant_cb each, void *data, int64_t *ret_keep_ms, struct leased_error *err);
+
 /* The library's version, "0.1.0". */
 LEASED_API const char *leased_version(void);
 

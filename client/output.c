@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "ctl.h"
 #include "name.h"
@@ -81,6 +82,41 @@ json_t *output_lease(const Leased__Lease *lease)
 			set(object, "value", text(lease->value));
 	}
 	set(object, "waiters", number(lease->waiters));
+	return object;
+}
+
+const char *output_ending(enum leased_ending ending)
+{
+	static const char *const names[] = { [LEASED_HELD] = "held", [LEASED_RELEASED] = "released",
+		[LEASED_EXPIRED] = "expired", [LEASED_STOLEN] = "stolen" };
+
+	return names[ending];
+}
+
+static json_t *string(const char *bytes)
+{
+	return text((ProtobufCBinaryData){ strlen(bytes), (uint8_t *)(uintptr_t)bytes });
+}
+
+json_t *output_grant(const struct leased_grant *g)
+{
+	json_t *object = json_object();
+
+	set(object, "name", string(g->name));
+	set(object, "token", number(g->token));
+	set(object, "ended", json_string(output_ending(g->ended)));
+	if (g->has_exit_status)
+		set(object, "exit_status", json_integer(g->exit_status));
+	set(object, "holder", string(g->holder));
+	set(object, "principal", string(g->principal));
+	set(object, "acquired_at", time_text(g->acquired_at_us));
+	if (g->ended != LEASED_HELD)
+		set(object, "ended_at", time_text(g->ended_at_us));
+	set(object, "held_for_ms", number((uint64_t)g->held_for_ms));
+	if (g->stolen_by)
+		set(object, "stolen_by", string(g->stolen_by));
+	if (g->reason)
+		set(object, "reason", string(g->reason));
 	return object;
 }
 

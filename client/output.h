@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "leased.h"
 #include "leased.pb-c.h"
 
 /* "held", "min-hold", "free". */
@@ -18,6 +19,12 @@ void output_holder(char *out, size_t size, const Leased__Lease *lease);
 
 /* The object of get and list; the caller's reference. */
 json_t *output_lease(const Leased__Lease *lease);
+
+/* "held", "released", "expired", "stolen". */
+const char *output_ending(enum leased_ending ending);
+
+/* The object of history. */
+json_t *output_grant(const struct leased_grant *grant);
 
 /* Prints an object in one line and drops the reference. */
 void output_json(json_t *object);

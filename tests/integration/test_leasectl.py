@@ -14,7 +14,7 @@ from world import ctl, ctl_json, ctl_start, until
 
 OK, USAGE, DATA, UNAVAILABLE, INTERNAL, HELD, LOST, DENIED = 0, 64, 65, 69, 70, 75, 76, 77
 NOBODY = "unix:/nowhere/leased.sock"
-COMMANDS = ("run", "acquire", "renew", "release", "steal", "get", "list", "elect", "doctor")
+COMMANDS = ("run", "acquire", "renew", "release", "steal", "get", "list", "history", "elect", "doctor")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
@@ -63,6 +63,11 @@ USAGE_ERRORS = {
     "option of another command": (["get", "--ttl", "5s", "x"], "unknown option --ttl"),
     "elect does not wait for so long": (["elect", "-w", "5s", "x"], "unknown option -w"),
     "list": (["list", "a", "b"], 'unexpected "b"'),
+    "history of nothing": (["history"], "The name is missing (or --failed)"),
+    "history of two": (["history", "a", "b"], 'unexpected "b"'),
+    "history of two prefixes": (["history", "--failed", "a", "b"], 'unexpected "b"'),
+    "history since when": (["history", "--since", "yesterday", "x"], '--since "yesterday"'),
+    "history since now": (["history", "--since", "0", "x"], "--since must be above zero"),
     "doctor": (["doctor", "x"], 'unexpected "x"'),
 }
 
@@ -78,7 +83,7 @@ def test_a_ttl_that_is_none_is_a_usage_error(ttl):
         refused(ctl(NOBODY, command[0], f"--ttl={ttl}", *command[1:]), USAGE, "the ttl")
 
 
-LATER = (["watch"], ["history", "x"], ["keygen"], ["bench"], ["acquire", "--slot", "1", "x"], ["acquire", "--count", "2", "x"],
+LATER = (["watch"], ["keygen"], ["bench"], ["acquire", "--slot", "1", "x"], ["acquire", "--count", "2", "x"],
          ["acquire", "--and", "y", "x"], ["acquire", "--shared", "x"], ["--key", "k", "list"])
 
 
@@ -103,12 +108,14 @@ def test_help_and_version_go_to_stdout():
 def test_a_bad_prefix_or_value_is_bad_data():
     refused(ctl(NOBODY, "list", "a\nb"), DATA, "U+000A")
     refused(ctl(NOBODY, "list", "x" * 256), DATA, "255")
+    refused(ctl(NOBODY, "history", "a\nb"), DATA, "U+000A")
+    refused(ctl(NOBODY, "history", "--failed", "x" * 256), DATA, "255")
     refused(ctl(NOBODY, "acquire", "--value", "v" * 4097, "x"), DATA, "4096")
 
 
 def test_every_command_says_that_nobody_answers():
     holder = ["--holder", "h:1:0000000000000001", "--token", "1"]
-    commands = (["run", "x", "--", "true"], ["acquire", "x"], ["renew", "x", *holder], ["release", "x", *holder], ["get", "x"], ["list", "--no-headers"])
+    commands = (["run", "x", "--", "true"], ["acquire", "x"], ["renew", "x", *holder], ["release", "x", *holder], ["get", "x"], ["history", "x"], ["list", "--no-headers"])
     for process in [ctl_start(NOBODY, *args) for args in commands]:  # each is patient for two seconds
         out, err = process.communicate(timeout=world.GIVE_UP)
         assert (process.returncode, out) == (UNAVAILABLE, "") and "no daemon answers: unix:/nowhere/leased.sock: connect: " in err

@@ -262,6 +262,20 @@ void peer_lease(struct peer *p, uint64_t id, Leased__Holder *holder, uint64_t to
 	send_message(p, id, &message);
 }
 
+void peer_grants(struct peer *p, uint64_t id, Leased__Grant *const grants[], size_t n, const char *next)
+{
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Grants page = LEASED__GRANTS__INIT;
+
+	page.grants = (Leased__Grant **)(uintptr_t)grants;
+	page.n_grants = n;
+	page.next = (ProtobufCBinaryData){ strlen(next), (uint8_t *)(uintptr_t)next };
+	page.keep_ms = 1000;
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_GRANTS;
+	message.grants = &page;
+	send_message(p, id, &message);
+}
+
 void peer_fail(struct peer *p, uint64_t id, int status, const char *why)
 {
 	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;

@@ -55,6 +55,8 @@ void peer_renewed(struct peer *p, uint64_t id, size_t n, int status, uint64_t ex
 void peer_released(struct peer *p, uint64_t id);
 /* Held by holder (FREE when NULL). */
 void peer_lease(struct peer *p, uint64_t id, Leased__Holder *holder, uint64_t token);
+/* A page of n grants. */
+void peer_grants(struct peer *p, uint64_t id, Leased__Grant *const grants[], size_t n, const char *next);
 void peer_fail(struct peer *p, uint64_t id, int status, const char *why);
 
 #endif
