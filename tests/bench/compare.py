@@ -40,7 +40,7 @@ RENEW = """UPDATE leased.leases SET renewed_at = now(), expires_at = now() + int
 def one_acquire():
     """The daemon's own statement with arrays of one, for a new name each time."""
     values = {1: "ARRAY['one/' || :r]::text[]", 2: "'{h}'::text[]", 3: "'{1}'::int4[]", 4: "'{5}'::int8[]", 5: "'{p}'::text[]",
-              6: "'{90000}'::int8[]", 7: "'{0}'::int8[]", 8: "'{null}'::text[]", 9: "true"}
+              6: "'{90000}'::int8[]", 7: "'{0}'::int8[]", 8: "'{null}'::text[]", 9: "'{0}'::int8[]", 10: "true", 11: "true"}
     text = re.sub(r"--.*", "", (PLACE / "acquire.sql").read_text())
     for number, value in sorted(values.items(), reverse=True):
         text = re.sub(rf"\${number}(::\w+(\[\])?)?", lambda _, value=value: value, text)
@@ -101,7 +101,10 @@ class Bench:
         ticks = os.sysconf("SC_CLK_TCK")
 
         def used(pid, children):
-            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            try:
+                fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            except FileNotFoundError:
+                return 0  # it has just ended
             return sum(map(int, fields[11:15 if children else 13])) / ticks
         postmaster = self.cluster.process.pid
         pids = subprocess.run(["pgrep", "-P", str(postmaster)], capture_output=True, text=True).stdout.split()
@@ -153,6 +156,26 @@ def compare_renewals(bench):
               f"{ratio(many, direct)} |", flush=True)
 
 
+def compare_history(bench, clients=64):
+    """The same cycles with and without the row that each grant leaves, in turns; each round begins with an empty table."""
+    found = {"14d": [], "0": []}
+    for turn in range(2 * ROUNDS):
+        for keep in sorted(found, reverse=turn % 2 == 0):
+            bench.daemon.stop()
+            bench.sql("TRUNCATE leased.events")
+            bench.sql("CHECKPOINT")
+            bench.daemon = world.Daemon(bench.dir, bench.cluster.conninfo(), args=["--history-keep", keep])
+            before, cpu = bench.sql("SELECT wal_bytes FROM pg_stat_wal")[0], bench.cpu_seconds()
+            done = float(bench.load("cycle", clients)["done"]) * (SECONDS + 1) / SECONDS  # with the second of warming up
+            time.sleep(1)  # statistics
+            wal, used = bench.sql("SELECT wal_bytes FROM pg_stat_wal")[0] - before, sum(bench.cpu_seconds()) - sum(cpu)
+            found[keep].append((done / (SECONDS + 1), float(wal) / done, used / done * 1e6))
+    kept, none = (tuple(map(statistics.median, zip(*found[keep]))) for keep in ("14d", "0"))
+    pairs = sorted(a[0] / b[0] for a, b in zip(found["14d"], found["0"]))
+    print(f"\n{clients} clients, cycles a second: with history {kept[0]:,.0f}, without {none[0]:,.0f}; of each pair {statistics.median(pairs):.2f}× ({pairs[0]:.2f} to {pairs[-1]:.2f});"
+          f" WAL bytes a cycle {kept[1]:.0f} and {none[1]:.0f}; CPU µs a cycle {kept[2]:.0f} and {none[2]:.0f}", flush=True)
+
+
 def hold(bench, clients, leases, seconds, every_ms=30000):
     """Held leases, each renewed every 30 s by clients that each hold many; what that costs."""
     command = [PLACE / "load", bench.daemon.address, "hold", str(clients), str(seconds + 40), str(leases), str(every_ms)]
@@ -185,6 +208,8 @@ def main():
             compare_cycles(bench)
         elif sys.argv[2:] == ["renewals"]:
             compare_renewals(bench)
+        elif sys.argv[2:] == ["history"]:
+            compare_history(bench)
         elif sys.argv[2:] == ["million"]:
             hold(bench, 1000, 1000, 300)
             bench.sql("DELETE FROM leased.leases")
@@ -194,6 +219,7 @@ def main():
             compare_acquire(bench)
             compare_cycles(bench)
             compare_renewals(bench)
+            compare_history(bench)
             hold(bench, 100, 1000, 30)
     finally:
         bench.stop()
