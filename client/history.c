@@ -208,13 +208,14 @@ int leased_history(struct leased_client *client, const struct leased_history_opt
 	struct leased_error why = { 0 };
 	int rc;
 
-	rc = client_check(client, &why);
+	rc = check_options(options, &why);
 	if (rc == 0)
-		rc = check_options(options, &why);
+		rc = client_enter(client, &why);
 	if (rc == 0) {
 		do
 			rc = ask(&h, client, &why);
 		while (rc == 0 && h.after_len > 0 && !h.enough);
+		client_leave(client);
 	}
 	if (rc == 0)
 		tell_kept(&h, INT64_MIN);
