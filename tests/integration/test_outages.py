@@ -7,6 +7,7 @@ import threading
 import psycopg
 import pytest
 
+import raw
 import world
 from world import ctl, ctl_json, ctl_start, until
 
@@ -57,6 +58,21 @@ def test_a_restart_rides_out_and_keeps_leases(own_postgres, start_daemon):
     waiting.communicate(timeout=world.GIVE_UP)
     assert waiting.returncode == 0
     assert ctl_json(daemon, "get", "x")[0]["token"] == lease["token"]
+
+
+def test_in_an_outage_only_those_wait_that_wish_to(own_postgres, start_daemon):
+    """Whoever does not wait is told in time, also behind one that does, and behind others like it."""
+    daemon = start_daemon(own_postgres.conninfo(), args=["--request-timeout", "500ms"])
+    own_postgres.stop(signal.SIGQUIT)
+    with raw.Client(daemon.socket) as waiting, raw.Client(daemon.socket) as others:
+        waiting.send(raw.acquire(1, b"x", 1, wait_ms=3600000))
+        others.ask(raw.ping(1))
+        others.send(*(raw.acquire(i, name, i, 60000) for i in range(10, 16) for name in (b"x", b"y")))
+        answers = [others.answer(within=3) for _ in range(12)]
+        assert all(answer and answer.status == raw.EUNAVAILABLE for answer in answers), answers
+        assert waiting.answer(within=0) is None
+        own_postgres.start()
+        assert waiting.answer().kind == "granted"
 
 
 def test_a_frozen_database_is_given_up_and_the_truth_is_told_later(own_postgres, start_daemon):

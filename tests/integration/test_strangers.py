@@ -5,12 +5,14 @@ import socket
 import struct
 import time
 
+import psycopg
 import pytest
 
+import raw
 import world
+from raw import HELLO, field
 from world import ctl, ctl_json, ctl_start, until
 
-HELLO = bytes.fromhex("00000006" "1204" "0801" "1001")  # version 1 to 1
 BODY_MAX = 61440
 
 
@@ -197,6 +199,20 @@ def test_term_answers_what_is_in_flight_and_leaves(database, start_daemon):
     assert daemon.process.wait(world.GIVE_UP) == 0
 
 
+def test_term_answers_what_waits_for_a_row(daemon, database):
+    """A renewal that found its row locked, and is about to ask again."""
+    with raw.Client(daemon.socket) as client, psycopg.connect(database) as db:
+        claim = raw.claim(b"x", client.acquire(b"x", 1), 1)
+        db.execute("SELECT FROM leased.leases FOR UPDATE")
+        client.send(raw.renew(2, [claim]))
+        assert client.answer(within=0.2) is None
+        daemon.signal(signal.SIGTERM)
+        daemon.wait_event("stopping")
+        db.rollback()
+        assert client.answer().statuses == [0]
+    assert daemon.process.wait(world.GIVE_UP) == 0
+
+
 def test_hup_reads_the_configuration_again_or_keeps_it(database, directory, start_daemon):
     conf = f"{directory}/leased.conf"
     with open(conf, "w") as f:
@@ -236,33 +252,14 @@ def test_a_missing_directory_is_named(directory):
     assert f"{directory}/none: No such file or directory: make this directory" in done.stderr
 
 
-def field(number, payload):
-    """A length-delimited protobuf field; an int is a varint field."""
-    if isinstance(payload, int):
-        out = bytes([number << 3])
-        while payload > 127:
-            out += bytes([payload & 127 | 128])
-            payload >>= 7
-        return out + bytes([payload])
-    return bytes([number << 3 | 2, len(payload)]) + payload
-
-
 def acquire_frame(name, nonce, ttl_ms=60000, more=b""):
-    holder = field(1, b"raw-host") + field(2, 77) + bytes([3 << 3 | 1]) + struct.pack("<Q", nonce)
-    body = field(1, 5) + field(3, field(1, name) + field(2, holder) + field(3, ttl_ms) + more)
-    return struct.pack(">I", len(body)) + body
+    return raw.acquire(5, name, nonce, ttl_ms, more=more)
 
 
 def granted_token(s):
-    body = s.recv(struct.unpack(">I", s.recv(4, socket.MSG_WAITALL))[0], socket.MSG_WAITALL)
-    assert body[:2] == field(1, 5) and body[2] == 3 << 3 | 2, body  # id 5, Granted
-    token, shift, at = 0, 0, 5
-    assert body[4] == 1 << 3
-    while True:
-        token |= (body[at] & 127) << shift
-        if body[at] < 128:
-            return token
-        at, shift = at + 1, shift + 7
+    message = raw.fields(s.recv(struct.unpack(">I", s.recv(4, socket.MSG_WAITALL))[0], socket.MSG_WAITALL))
+    assert message[1] == 5
+    return raw.fields(message[3])[1]
 
 
 def test_an_acquire_that_was_cut_before_its_answer_gets_the_same_grant(quick, start_daemon, database):
