@@ -39,20 +39,24 @@ struct request *pending_pop(struct pending *p, size_t queue)
 	return list_entry(node, struct request, link);
 }
 
-struct request *pending_pop_overdue(struct pending *p, size_t queue, int64_t now_ms)
+/* Deadlines stand in no order: whatever is asked again keeps its own. */
+void pending_take_overdue(struct pending *p, int64_t now_ms, struct list *ret_overdue)
 {
-	struct list *head = &p->queues[queue];
+	list_init(ret_overdue);
+	for (size_t i = 0; i < PENDING_QUEUES; i++) {
+		struct list *node = p->queues[i].next;
 
-	for (struct list *node = head->next; node != head; node = node->next) {
-		struct request *req = list_entry(node, struct request, link);
+		while (node != &p->queues[i]) {
+			struct request *req = list_entry(node, struct request, link);
 
-		if (req->deadline_ms > now_ms)
-			continue;
-		list_remove(node);
-		p->n--;
-		return req;
+			node = node->next;
+			if (req->deadline_ms > now_ms)
+				continue;
+			list_remove(&req->link);
+			list_append(ret_overdue, &req->link);
+			p->n--;
+		}
 	}
-	return NULL;
 }
 
 bool pending_has_leases(const struct pending *p)

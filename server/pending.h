@@ -28,8 +28,8 @@ void pending_add_first(struct pending *p, struct request *req);
 /* Takes the first of a queue. NULL: none. */
 struct request *pending_pop(struct pending *p, size_t queue);
 
-/* Takes the first of a queue that should have been answered by now. NULL: none. */
-struct request *pending_pop_overdue(struct pending *p, size_t queue, int64_t now_ms);
+/* Moves those that should have been answered by now into a list of the caller's, request.link. */
+void pending_take_overdue(struct pending *p, int64_t now_ms, struct list *ret_overdue);
 
 /* Whether there is work that does not travel aside. */
 bool pending_has_leases(const struct pending *p);

@@ -33,20 +33,17 @@ struct store {
 	struct store_stats stats;
 };
 
-void store_submit(struct store *s, struct request *req)
+/* Nothing is known of its outcome (any more). */
+static void reset(struct request *req)
 {
-	free(req->view);
-	req->view = NULL;
+	request_fini(req);
 	req->status = 0;
 	req->found = false;
-	pending_add(&s->pending, req);
 }
 
-static void take_back(struct store *s, struct request *req)
+void store_submit(struct store *s, struct request *req)
 {
-	req->found = false;
-	request_fini(req);
-	req->solo = true;
+	reset(req);
 	pending_add(&s->pending, req);
 }
 
@@ -219,15 +216,16 @@ static void on_done(struct writer *w)
 static void land_again(struct store *s, struct request *req, const void *arg)
 {
 	(void)arg;
-	take_back(s, req);
+	reset(req);
+	req->solo = true;
+	pending_add(&s->pending, req);
 }
 
 static void land_lost(struct store *s, struct request *req, const void *arg)
 {
 	(void)arg;
+	reset(req);
 	req->uncertain = true;
-	req->found = false;
-	request_fini(req);
 	pending_add_first(&s->pending, req);
 }
 
@@ -316,18 +314,16 @@ static void on_idle(struct writer *w)
 
 /* Deadlines. */
 
-static void expire_pending(struct store *s, int64_t now)
+static void answer_overdue(struct store *s, int64_t now)
 {
 	char why[LEASED_ERROR_LEN];
-	struct request *req;
+	struct list overdue, *node;
 
-	for (size_t i = 0; i < PENDING_QUEUES; i++) {
-		while ((req = pending_pop_overdue(&s->pending, i, now))) {
-			snprintf(why, sizeof why, "the database did not answer in time%s%s",
-				*s->problem.text ? ": " : "", s->problem.text);
-			answer(s, req, LEASED_EUNAVAILABLE, why);
-		}
-	}
+	snprintf(why, sizeof why, "the database did not answer in time%s%s", *s->problem.text ? ": " : "",
+		s->problem.text);
+	pending_take_overdue(&s->pending, now, &overdue);
+	while ((node = list_pop(&overdue)))
+		answer(s, list_entry(node, struct request, link), LEASED_EUNAVAILABLE, why);
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -346,7 +342,7 @@ static void on_tick(uv_timer_t *timer)
 			(long long)(now - w->flight.sent_ms));
 		writer_give_up(w, &why);
 	}
-	expire_pending(s, now);
+	answer_overdue(s, now);
 }
 
 /* Life. */
@@ -473,7 +469,8 @@ void store_close(struct store *s, void (*closed)(void *owner))
 		land(s, &s->writers[i].flight, land_lost, NULL);
 		writer_close(&s->writers[i]);
 	}
-	expire_pending(s, INT64_MAX);
+	while (s->pending.n > 0) /* what an answer brings forth is answered too */
+		answer_overdue(s, INT64_MAX);
 	uv_close((uv_handle_t *)&s->tick, on_timer_closed);
 	uv_close((uv_handle_t *)&s->help, on_timer_closed);
 }

@@ -1,76 +1,88 @@
-/* Requests that wait for a connection: who is next, who is late, and what travels aside. */
-#include "table.h"
+/* What waits for a connection: a queue a statement, and those that are due. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 
 #include "pending.h"
 
-static struct request request_of(enum verb verb, int64_t deadline_ms)
+static struct request *make(struct request *req, enum verb verb, int64_t deadline_ms)
 {
-	return (struct request){ .verb = verb, .deadline_ms = deadline_ms };
+	*req = (struct request){ .verb = verb, .deadline_ms = deadline_ms };
+	list_init(&req->link);
+	return req;
 }
 
-static void first_in_is_first_out_of_each_queue(void **state)
+static void each_statement_has_a_queue_and_the_lonely_another(void **state)
 {
-	struct request a = request_of(VERB_RENEW, 0), b = request_of(VERB_RENEW, 0), look = a, solo = a;
+	struct request renewal, look, asked, alone;
 	struct pending p;
 
 	(void)state;
-	look.looking = true;
-	solo.solo = true;
 	pending_init(&p);
-	pending_add(&p, &a);
+	pending_add(&p, make(&renewal, VERB_RENEW, 0));
+	make(&look, VERB_RENEW, 0)->looking = true;
 	pending_add(&p, &look);
-	pending_add(&p, &solo);
-	pending_add_first(&p, &b);
+	make(&asked, VERB_ACQUIRE, 0)->queueing = true;
+	pending_add(&p, &asked);
+	make(&alone, VERB_RENEW, 0)->solo = true;
+	pending_add(&p, &alone);
 	assert_int_equal(p.n, 4);
+	assert_ptr_equal(pending_pop(&p, VERB_RENEW), &renewal);
 	assert_ptr_equal(pending_pop(&p, VERB_LOOK), &look);
-	assert_ptr_equal(pending_pop(&p, VERB_RENEW), &b);
-	assert_ptr_equal(pending_pop(&p, VERB_RENEW), &a);
+	assert_ptr_equal(pending_pop(&p, VERB_QUEUE), &asked);
+	assert_ptr_equal(pending_pop(&p, PENDING_SOLO), &alone);
 	assert_null(pending_pop(&p, VERB_RENEW));
-	assert_ptr_equal(pending_pop(&p, PENDING_SOLO), &solo);
 	assert_int_equal(p.n, 0);
 }
 
-static void the_late_ones_are_taken_from_between_the_others(void **state)
+/* One that was asked again stands behind younger ones. */
+static void the_overdue_are_found_wherever_they_stand(void **state)
 {
-	struct request a = request_of(VERB_LIST, 30), b = request_of(VERB_LIST, 10), c = request_of(VERB_LIST, 20);
+	struct request young[3], old[2];
+	struct list overdue;
 	struct pending p;
 
 	(void)state;
 	pending_init(&p);
-	pending_add(&p, &a);
-	pending_add(&p, &b);
-	pending_add(&p, &c);
-	assert_null(pending_pop_overdue(&p, VERB_LIST, 9));
-	assert_ptr_equal(pending_pop_overdue(&p, VERB_LIST, 20), &b);
-	assert_ptr_equal(pending_pop_overdue(&p, VERB_LIST, 20), &c);
-	assert_null(pending_pop_overdue(&p, VERB_LIST, 20));
-	assert_int_equal(p.n, 1);
-	assert_ptr_equal(pending_pop(&p, VERB_LIST), &a);
+	pending_add(&p, make(&young[0], VERB_RENEW, 20));
+	pending_add(&p, make(&old[0], VERB_RENEW, 10));
+	pending_add_first(&p, make(&young[1], VERB_RENEW, 11));
+	pending_add(&p, make(&young[2], VERB_LOOK, 30));
+	pending_add(&p, make(&old[1], VERB_LOOK, 3));
+	pending_take_overdue(&p, 10, &overdue);
+	assert_ptr_equal(list_pop(&overdue), &old[0].link);
+	assert_ptr_equal(list_pop(&overdue), &old[1].link);
+	assert_null(list_pop(&overdue));
+	assert_int_equal(p.n, 3);
+	assert_ptr_equal(pending_pop(&p, VERB_RENEW), &young[1]);
+	assert_ptr_equal(pending_pop(&p, VERB_RENEW), &young[0]);
+	assert_ptr_equal(pending_pop(&p, VERB_LOOK), &young[2]);
 }
 
 static void what_travels_aside_is_no_lease(void **state)
 {
-	struct request trim = request_of(VERB_TRIM, 0), history = request_of(VERB_HISTORY, 0);
-	struct request renew = request_of(VERB_RENEW, 0);
+	struct request trim, history, renew;
 	struct pending p;
 
 	(void)state;
 	pending_init(&p);
 	assert_int_equal(pending_first_aside(&p), VERB_COUNT);
-	pending_add(&p, &trim);
+	pending_add(&p, make(&trim, VERB_TRIM, 0));
 	assert_int_equal(pending_first_aside(&p), VERB_TRIM);
-	pending_add(&p, &history); /* somebody waits for that one */
+	pending_add(&p, make(&history, VERB_HISTORY, 0)); /* somebody waits for that one */
 	assert_int_equal(pending_first_aside(&p), VERB_HISTORY);
 	assert_false(pending_has_leases(&p));
-	pending_add(&p, &renew);
+	pending_add(&p, make(&renew, VERB_RENEW, 0));
 	assert_true(pending_has_leases(&p));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(first_in_is_first_out_of_each_queue),
-		cmocka_unit_test(the_late_ones_are_taken_from_between_the_others),
+		cmocka_unit_test(each_statement_has_a_queue_and_the_lonely_another),
+		cmocka_unit_test(the_overdue_are_found_wherever_they_stand),
 		cmocka_unit_test(what_travels_aside_is_no_lease),
 	};
 
