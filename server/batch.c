@@ -55,37 +55,6 @@ static uint32_t column_oid(enum column column)
 	}
 }
 
-int batch_compare_names(const struct request *a, const struct request *b)
-{
-	size_t len = a->claim.name.len < b->claim.name.len ? a->claim.name.len : b->claim.name.len;
-	int order = memcmp(a->claim.name.data, b->claim.name.data, len);
-
-	if (order != 0)
-		return order;
-	return (a->claim.name.len > b->claim.name.len) - (a->claim.name.len < b->claim.name.len);
-}
-
-static int compare_entries(const void *a, const void *b)
-{
-	return batch_compare_names(*(struct request *const *)a, *(struct request *const *)b);
-}
-
-size_t batch_sort(struct batch *batch)
-{
-	size_t kept = 0;
-
-	if (batch->verb >= VERB_LOOK)
-		return batch->n;
-	qsort(batch->reqs, batch->n, sizeof(struct request *), compare_entries);
-	for (size_t i = 0; i < batch->n; i++) {
-		struct request *req = batch->reqs[i];
-
-		if (kept > 0 && batch_compare_names(batch->reqs[kept - 1], req) == 0)
-			continue;
-		batch->reqs[i] = batch->reqs[kept];
-		batch->reqs[kept++] = req;
-	}
-	return kept;
 }
 
 static void put_element(struct params *p, enum column column, const struct request *req)
@@ -185,15 +154,6 @@ static struct request *by_position(struct batch *batch, const PGresult *result, 
 	return batch->reqs[i - 1];
 }
 
-static struct request *by_name(struct batch *batch, struct text name)
-{
-	struct request key = { .claim.name = name };
-	struct request *wanted = &key, **found;
-
-	found = bsearch(&wanted, batch->reqs, batch->n, sizeof(struct request *), compare_entries);
-	return found ? *found : NULL;
-}
-
 /* Columns `at` and `at + 1` are an expiry and the clock: what is left, rounded down. */
 static bool get_time_left(const PGresult *result, int row, int at, int64_t *ret_ms)
 {
@@ -207,7 +167,7 @@ static bool get_time_left(const PGresult *result, int row, int at, int64_t *ret_
 
 static int decode_grant(struct batch *batch, const PGresult *result, int row)
 {
-	struct request *req = by_name(batch, get_text(result, row, 0));
+	struct request *req = batch_find(batch, get_text(result, row, 0));
 	int64_t token;
 
 	if (!req || !get_i64(result, row, 1, &token) ||

@@ -20,14 +20,15 @@ struct batch {
 	int64_t daemon;     /* who asks, in the tables of waiters and daemons */
 };
 
-/* Byte order of names (COLLATE "C"). */
-int batch_compare_names(const struct request *a, const struct request *b);
-
 /*
- * Sorts by name. All but the first of several requests for one name are moved to the end; returns how
- * many requests stay in the batch. Statements that take no row a name keep all, in their order.
+ * Sorts by name. A statement takes a row of the table once: all but one of several requests for one name,
+ * of renewals and releases all but one of several by one claim, are moved to the end; returns how many
+ * stay in the batch. Statements that change no lease keep all, in their order.
  */
 size_t batch_sort(struct batch *batch);
+
+/* The request for a name in a sorted batch of acquires, or NULL. */
+struct request *batch_find(const struct batch *batch, struct text name);
 
 /* Fills params for the verb's statement. 0 or LEASED_ENOMEM. */
 int batch_encode(const struct batch *batch, struct params *params);

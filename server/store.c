@@ -13,6 +13,7 @@
 
 #define TICK_MS        250
 #define FLIGHT_LONG_MS 20
+#define FILL_ROUNDS    4 /* over the queue, to fill a batch */
 
 static void on_help(uv_timer_t *timer);
 
@@ -59,21 +60,34 @@ static void answer(struct store *s, struct request *req, int status, const char 
 
 /* Filling a flight. */
 
+/*
+ * What is in the batch already waits for a later one behind all others, whose places it would take again
+ * and again. So that a crowd of the same costs no more than it brings, the search for others is bounded.
+ */
 static void add_batch(struct store *s, struct flight *f, enum verb verb, size_t max)
 {
 	struct batch *batch = &f->batches[f->n_batches];
+	struct list surplus, *node; /* request.link */
 	struct request *req;
-	size_t kept;
 
 	batch->verb = verb;
 	batch->n = 0;
-	while (batch->n < max && (req = pending_pop(&s->pending, verb)))
-		batch->reqs[batch->n++] = req;
+	list_init(&surplus);
+	for (int round = 0; round < FILL_ROUNDS && batch->n < max; round++) {
+		size_t before = batch->n, kept;
+
+		while (batch->n < max && (req = pending_pop(&s->pending, verb)))
+			batch->reqs[batch->n++] = req;
+		if (batch->n == before)
+			break;
+		kept = batch_sort(batch);
+		while (batch->n > kept)
+			list_append(&surplus, &batch->reqs[--batch->n]->link);
+	}
+	while ((node = list_pop(&surplus)))
+		pending_add(&s->pending, list_entry(node, struct request, link));
 	if (batch->n == 0)
 		return;
-	kept = batch_sort(batch);
-	while (batch->n > kept) /* the name is in this batch already: the next one */
-		pending_add_first(&s->pending, batch->reqs[--batch->n]);
 	f->n_requests += batch->n;
 	f->n_batches++;
 }

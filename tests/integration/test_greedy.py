@@ -1,4 +1,6 @@
 """One client wants too much: it is held back, or goes; the others do not notice."""
+import time
+
 import pytest
 
 import raw
@@ -39,3 +41,21 @@ def test_cancels_of_a_client_that_never_reads_end_it_alone(daemon, other):
         until(lambda: daemon.log().count("client_does_not_read") == 2, "its end")
     until(lambda: waiters(daemon, "x") == 0, "its waiters to leave")
     still_works(daemon)
+
+
+def slowest_renewal(client, name, token, nonce, times=5):
+    slowest = 0
+    for i in range(times):
+        begin = time.monotonic()
+        assert client.ask(raw.renew(2 + i, [raw.claim(name, token, nonce)])).statuses == [0]
+        slowest = max(slowest, time.monotonic() - begin)
+    return slowest
+
+
+@pytest.mark.parametrize("name", [b"x", b"mine"], ids=["another name", "the same name"])
+def test_one_claim_thousands_of_times_keeps_nobody_waiting(daemon, other, name):
+    token = other.acquire(b"mine", 1)
+    with raw.Client(daemon.socket) as greedy:
+        greedy.send(*[raw.renew(1, [raw.claim(name, 5, 2)] * 1500)] * 40)
+        assert slowest_renewal(other, b"mine", token, 1) < 1.5
+    daemon.kill()  # else it first answers them all

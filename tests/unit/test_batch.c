@@ -22,7 +22,7 @@ static void names_are_sorted_by_bytes_and_one_a_name_stays(void **state)
 	static const char *const given[] = { "b", "a", "B", "a", "ab", "a", "\xc3\xa9", "a/b" };
 	static const char *const want[] = { "B", "a", "a/b", "ab", "b", "\xc3\xa9" };
 	struct request reqs[8], *places[8];
-	struct batch batch = { .verb = VERB_RENEW, .reqs = places, .n = 8 };
+	struct batch batch = { .verb = VERB_ACQUIRE, .reqs = places, .n = 8 };
 
 	(void)state;
 	for (size_t i = 0; i < 8; i++) {
@@ -34,6 +34,29 @@ static void names_are_sorted_by_bytes_and_one_a_name_stays(void **state)
 		assert_memory_equal(places[i]->claim.name.data, want[i], strlen(want[i]));
 	for (size_t i = 6; i < 8; i++) /* the others are kept, for the next batch */
 		assert_memory_equal(places[i]->claim.name.data, "a", 1);
+}
+
+/* A stranger's wrong claims on a name must not keep its holder's renewal out. */
+static void all_claims_on_a_name_travel_together_and_each_once(void **state)
+{
+	static const enum verb verbs[] = { VERB_RENEW, VERB_RELEASE };
+	struct request reqs[6], *places[6];
+
+	(void)state;
+	for (size_t v = 0; v < 2; v++) {
+		struct batch batch = { .verb = verbs[v], .reqs = places, .n = 6 };
+
+		for (size_t i = 0; i < 6; i++) {
+			name(&reqs[i], "a", 7);
+			places[i] = &reqs[i];
+		}
+		reqs[1].claim.token = 8;
+		reqs[2].claim.nonce = 8;
+		reqs[3].claim.principal = (struct text){ "q", 1 };
+		reqs[4].claim.host = (struct text){ "hh", 2 };
+		assert_int_equal(batch_sort(&batch), 5);
+		assert_true(places[5] == &reqs[0] || places[5] == &reqs[5]);
+	}
 }
 
 static void looks_are_not_thinned_out(void **state)
@@ -134,6 +157,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_are_sorted_by_bytes_and_one_a_name_stays),
+		cmocka_unit_test(all_claims_on_a_name_travel_together_and_each_once),
 		cmocka_unit_test(looks_are_not_thinned_out),
 		cmocka_unit_test(arrays_have_postgresqls_binary_form),
 		cmocka_unit_test(rows_of_another_shape_are_refused),
