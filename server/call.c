@@ -268,8 +268,11 @@ static void call_free(struct call *call)
 	for (size_t i = 0; i < call->n_requests; i++)
 		request_fini(&call->requests[i]);
 	list_remove(&call->link);
-	if (s && s->n_calls-- == SESSION_CALLS_MAX)
-		transport_resume(&s->transport);
+	if (s) {
+		s->n_requests -= call->n_counted;
+		s->n_waits -= call->waits;
+		session_regulate(s);
+	}
 	arena_free(&call->arena);
 	free(call);
 }
@@ -312,11 +315,21 @@ static void finish(struct call *call)
 	call_free(call);
 }
 
+static bool is_wait(const struct request *req)
+{
+	return req->verb == VERB_ACQUIRE && req->wait_ms > 0;
+}
+
 /* Hands the requests to the engine. One that is refused is answered like any other. */
 static void submit(struct session *s, struct call *call)
 {
 	call->verb = call->requests[0].verb;
 	call->n_open = call->n_requests;
+	call->waits = is_wait(&call->requests[0]);
+	call->n_counted = call->waits ? 0 : call->n_requests;
+	s->n_waits += call->waits;
+	s->n_requests += call->n_counted;
+	session_regulate(s);
 	for (size_t i = 0; i < call->n_requests; i++) {
 		struct request *req = &call->requests[i];
 		int rc;
@@ -349,8 +362,6 @@ static struct call *call_new(struct session *s, struct arena *arena,
 	*arena = (struct arena){ 0 };
 	call->n_requests = n;
 	list_append(&s->calls, &call->link);
-	if (++s->n_calls == SESSION_CALLS_MAX)
-		transport_pause(&s->transport);
 	return call;
 }
 
@@ -366,6 +377,10 @@ static int take_requests(struct session *s, struct arena *arena, const Leased__C
 		return 0;
 	}
 	rc = fill_requests(s, call, m, &err);
+	if (rc == 0 && is_wait(&call->requests[0]) && s->n_waits >= SESSION_WAITS_MAX)
+		rc = fail(&err, LEASED_EBUSY,
+			"%d acquires wait on this connection already: open another one, or wait for fewer leases",
+			SESSION_WAITS_MAX);
 	if (rc == 0) {
 		submit(s, call);
 		return 0;
@@ -433,7 +448,6 @@ void call_abandon_all(struct session *s)
 		struct call *call = list_entry(node, struct call, link);
 
 		call->session = NULL;
-		s->n_calls--;
 		/* May finish the call, and so free it: only acquires wait, and they come alone. */
 		if (call->verb == VERB_ACQUIRE)
 			engine_abandon(s->all->engine, &call->requests[0]);

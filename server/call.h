@@ -20,6 +20,8 @@ struct call {
 	uint64_t id;
 	struct arena arena;
 	size_t n_requests, n_open;
+	size_t n_counted; /* of its requests in session.n_requests */
+	bool waits;       /* an acquire in session.n_waits */
 	enum verb verb;
 	struct request requests[];
 };

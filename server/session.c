@@ -101,20 +101,39 @@ void session_accept(struct sessions *all, uv_stream_t *listener)
 		session_close(s, LEASED_OK, NULL);
 }
 
+/* The longest silent stays first. */
+static void note_heard(struct session *s)
+{
+	s->heard_ms = clock_ms();
+	if (s->state == SESSION_READY) {
+		list_remove(&s->link);
+		list_append(&s->all->ready, &s->link);
+	}
+}
+
+void session_regulate(struct session *s)
+{
+	size_t share = (size_t)s->all->config->max_queued / SESSION_SHARE;
+	size_t max = share < SESSION_REQUESTS_MAX ? share : SESSION_REQUESTS_MAX;
+
+	if (s->all->paused || s->n_requests >= max) {
+		transport_pause(&s->transport);
+	} else if (!s->transport.reading) {
+		note_heard(s); /* what it has said meanwhile is still to be read */
+		transport_resume(&s->transport);
+	}
+}
+
 static void on_frame(struct transport *t, struct frame frame)
 {
 	struct session *s = t->data;
 	struct leased_error err = { 0 };
 	int rc = 0;
 
-	s->heard_ms = clock_ms();
+	note_heard(s);
 	switch (s->state) {
 	case SESSION_HANDSHAKE: rc = finish_handshake(s, frame, &err); break;
-	case SESSION_READY:
-		list_remove(&s->link);
-		list_append(&s->all->ready, &s->link); /* the longest silent stays first */
-		rc = call_take(s, frame, &err);
-		break;
+	case SESSION_READY: rc = call_take(s, frame, &err); break;
 	case SESSION_CLOSING: /* late input of an ending session */
 	case SESSION_CLOSED: break;
 	}
@@ -272,7 +291,10 @@ static void close_silent(struct list *sessions, int64_t limit_ms, const char *wh
 
 		if (now - s->heard_ms < limit_ms)
 			return;
-		session_close(s, LEASED_ETIMEDOUT, why);
+		if (s->state == SESSION_READY && !s->transport.reading)
+			note_heard(s); /* it is we who do not listen */
+		else
+			session_close(s, LEASED_ETIMEDOUT, why);
 	}
 }
 
@@ -284,10 +306,17 @@ void sessions_tick(struct sessions *all)
 		"nothing was heard for too long: ping more often");
 }
 
+static void regulate_all(struct list *sessions)
+{
+	for (struct list *node = sessions->next; node != sessions; node = node->next)
+		session_regulate(list_entry(node, struct session, link));
+}
+
 void sessions_pause(struct sessions *all)
 {
-	for (struct list *node = all->ready.next; node != &all->ready; node = node->next)
-		transport_pause(&list_entry(node, struct session, link)->transport);
+	all->paused = true;
+	regulate_all(&all->handshaking);
+	regulate_all(&all->ready);
 }
 
 static void close_all(struct list *sessions)

@@ -12,8 +12,15 @@
 #include "principal.h"
 #include "transport.h"
 
-/* Requests of one client in flight; more wait in its socket. */
-#define SESSION_CALLS_MAX 4096
+/*
+ * Requests of one client in flight, or an eighth of max_queued if that is less; more wait in its socket.
+ * The last message may go beyond it: many renewals come in one.
+ */
+#define SESSION_REQUESTS_MAX 4096
+#define SESSION_SHARE        8
+
+/* Acquires that wait, which do not count there, for their client must be read: more are refused. */
+#define SESSION_WAITS_MAX 4096
 
 enum session_state { SESSION_HANDSHAKE, SESSION_READY, SESSION_CLOSING, SESSION_CLOSED };
 
@@ -29,6 +36,7 @@ struct sessions {
 	struct list closing;     /* session.link */
 	struct list dirty;       /* session.dirty, those with output of this turn */
 	size_t n;                /* in all lists */
+	bool paused;             /* nobody is read any more */
 	int64_t started_ms;
 	const char *notices_problem; /* why no notifications arrive, "": they do */
 	struct log_limit stranger_limit;
@@ -43,8 +51,9 @@ struct session {
 	struct list link, dirty;
 	struct list calls;    /* call.link, oldest first: those in flight */
 	struct list holdings; /* see holdings.c */
-	size_t n_calls;
-	int64_t heard_ms;     /* when the client last said something */
+	size_t n_requests;    /* in flight, without those that wait for a lease */
+	size_t n_waits;
+	int64_t heard_ms;     /* when the client last said something, or began to be read */
 	struct principal principal;
 	bool transport_open;
 	bool wants_lost;      /* its Hello had the feature "lost" */
@@ -66,10 +75,13 @@ void session_close(struct session *s, int status, const char *why);
 void sessions_tell_lost(struct sessions *all, struct text principal, struct text name, uint64_t token,
 	struct text why);
 
+/* Reads the client, or lets it wait: call it when what it has in flight has changed. */
+void session_regulate(struct session *s);
+
 /* Writes what this turn has gathered for all clients. */
 void sessions_flush(struct sessions *all);
 
-/* Closes those whose handshake or silence lasts too long; called every second or so. */
+/* Closes those whose handshake or silence lasts too long; called every second or so. Who is not read is not silent. */
 void sessions_tick(struct sessions *all);
 
 /* Takes no further requests; those in flight are still answered. */

@@ -1,4 +1,5 @@
 """One client wants too much: it is held back, or goes; the others do not notice."""
+import threading
 import time
 
 import pytest
@@ -43,6 +44,18 @@ def test_cancels_of_a_client_that_never_reads_end_it_alone(daemon, other):
     still_works(daemon)
 
 
+def send_aside(client, frames):
+    """Sends as fast as the daemon reads, which may be slow."""
+    threading.Thread(target=send_until_closed, args=(client, frames), daemon=True).start()
+
+
+def send_until_closed(client, frames):
+    try:
+        client.send(*frames)
+    except OSError:
+        pass
+
+
 def slowest_renewal(client, name, token, nonce, times=5):
     slowest = 0
     for i in range(times):
@@ -56,6 +69,51 @@ def slowest_renewal(client, name, token, nonce, times=5):
 def test_one_claim_thousands_of_times_keeps_nobody_waiting(daemon, other, name):
     token = other.acquire(b"mine", 1)
     with raw.Client(daemon.socket) as greedy:
-        greedy.send(*[raw.renew(1, [raw.claim(name, 5, 2)] * 1500)] * 40)
+        send_aside(greedy, [raw.renew(1, [raw.claim(name, 5, 2)] * 1500)] * 40)
+        time.sleep(0.2)
         assert slowest_renewal(other, b"mine", token, 1) < 1.5
     daemon.kill()  # else it first answers them all
+
+
+def test_a_client_that_floods_leaves_the_queue_to_others(database, start_daemon):
+    """Renewals count one by one, not by message: what one client may have in flight is a part of max_queued."""
+    daemon = start_daemon(database, args=["--max-queued", "20000"])
+    with raw.Client(daemon.socket) as other, raw.Client(daemon.socket) as greedy:
+        token = other.acquire(b"mine", 1)
+        claims = [raw.claim(b"%d" % i, 5, 2) for i in range(1400)]
+        send_aside(greedy, [raw.renew(i, claims) for i in range(40)])
+        assert slowest_renewal(other, b"mine", token, 1, times=20) < 1.5
+        assert sorted(greedy.answer().request for _ in range(40)) == list(range(40))
+
+
+def test_a_client_with_thousands_of_waits_is_still_heard(database, start_daemon):
+    """4096 acquires wait; more are refused; renewals, pings and cancels are answered as ever."""
+    daemon = start_daemon(database, args=["--idle-timeout", "1s"])
+    with raw.Client(daemon.socket) as holder, raw.Client(daemon.socket) as greedy:
+        held, mine = holder.acquire(b"x", 1, HOUR_MS), greedy.acquire(b"mine", 1)
+        greedy.send(*(raw.acquire(10 + i, b"x", 10 + i, wait_ms=HOUR_MS) for i in range(4096)))
+        refused = greedy.ask(raw.acquire(9, b"x", 9, wait_ms=HOUR_MS))
+        assert refused.status == raw.EBUSY and "4096 acquires wait" in refused.why
+        end = time.monotonic() + 2  # twice the time after which silence is closed
+        while time.monotonic() < end:
+            assert greedy.ask(raw.ping(1)).kind == "pong"
+            assert greedy.ask(raw.renew(1, [raw.claim(b"mine", mine, 1)])).statuses == [0]
+            assert holder.ask(raw.ping(1)).kind == "pong"
+            time.sleep(0.1)
+        cancelled = greedy.ask(raw.cancel(1, 4000))
+        assert (cancelled.request, cancelled.status) == (4000, raw.ECANCELLED)
+        assert holder.release(b"x", held, 1)
+        assert greedy.answer().kind == "granted"
+
+
+def test_a_client_that_is_not_read_for_a_while_is_not_silent(own_postgres, start_daemon):
+    """The database is away, the client's requests fill its share, and its pings stay in the socket."""
+    daemon = start_daemon(own_postgres.conninfo(), args=["--idle-timeout", "1s", "--request-timeout", "2s"])
+    own_postgres.stop()
+    with raw.Client(daemon.socket) as greedy:
+        greedy.send(*[raw.get(2, b"x")] * 4200)
+        for _ in range(4):
+            time.sleep(0.3)
+            greedy.send(raw.ping(1))
+        answers = [greedy.answer() for _ in range(4204)]
+        assert sum(a.kind == "failure" and a.status == raw.EUNAVAILABLE for a in answers) == 4200

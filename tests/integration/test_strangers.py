@@ -199,18 +199,25 @@ def test_term_answers_what_is_in_flight_and_leaves(database, start_daemon):
     assert daemon.process.wait(world.GIVE_UP) == 0
 
 
-def test_term_answers_what_waits_for_a_row(daemon, database):
-    """A renewal that found its row locked, and is about to ask again."""
-    with raw.Client(daemon.socket) as client, psycopg.connect(database) as db:
+def test_term_answers_what_waits_for_a_row_and_takes_nothing_more(daemon, database):
+    """A renewal that found its row locked, and is about to ask again. A client that has not even said hello comes too late."""
+    with raw.Client(daemon.socket) as client, connect(daemon) as late, psycopg.connect(database) as db:
         claim = raw.claim(b"x", client.acquire(b"x", 1), 1)
         db.execute("SELECT FROM leased.leases FOR UPDATE")
         client.send(raw.renew(2, [claim]))
         assert client.answer(within=0.2) is None
         daemon.signal(signal.SIGTERM)
         daemon.wait_event("stopping")
+        late.sendall(HELLO + acquire_frame(b"y", 1))
+        client.send(raw.ping(3))
+        assert client.answer(within=0.2) is None
         db.rollback()
         assert client.answer().statuses == [0]
+        assert client.answer().kind == "goodbye"
+        assert b"the daemon stops" in last_words(late)
     assert daemon.process.wait(world.GIVE_UP) == 0
+    with psycopg.connect(database) as db:
+        assert db.execute("SELECT name FROM leased.leases").fetchall() == [("x",)]
 
 
 def test_hup_reads_the_configuration_again_or_keeps_it(database, directory, start_daemon):

@@ -56,6 +56,10 @@ def release(request, claimed, retry=False):
     return frame(field(1, request) + field(5, field(1, claimed) + (field(3, 1) if retry else b"")))
 
 
+def get(request, name):
+    return frame(field(1, request) + field(6, field(1, name)))
+
+
 def cancel(request, which):
     return frame(field(1, request) + field(8, field(1, which)))
 
