@@ -1,16 +1,24 @@
--- The version of the schema, and whether we may do all that the statements do.
-SELECT coalesce(max(version), 0),
-    has_table_privilege('leased.leases', 'SELECT')
-    AND has_table_privilege('leased.leases', 'INSERT')
-    AND has_table_privilege('leased.leases', 'UPDATE')
-    AND has_table_privilege('leased.events', 'SELECT')
-    AND has_table_privilege('leased.events', 'INSERT')
-    AND has_table_privilege('leased.waiters', 'INSERT')
-    AND has_table_privilege('leased.daemons', 'INSERT')
-    AND has_table_privilege('leased.queue', 'SELECT')
-    AND has_sequence_privilege('leased.token_seq', 'USAGE')
-    AND has_sequence_privilege('leased.place_seq', 'USAGE')
-    AND has_function_privilege('leased.epoch_base()', 'EXECUTE')
-    AND has_function_privilege('leased.timeline()', 'EXECUTE')
-    AND has_function_privilege('leased.trim(bigint, bigint)', 'EXECUTE')
-  FROM leased.schema_version
+-- The version of the schema, and the rights in it that the daemon's statements need and this role lacks
+-- (NULL: none). What does not exist is no matter of rights but of the version.
+WITH needed (thing, rights) AS (VALUES
+    ('leased.leases', 'SELECT INSERT UPDATE'),
+    ('leased.events', 'SELECT INSERT'),
+    ('leased.cluster', 'SELECT'),
+    ('leased.waiters', 'SELECT INSERT UPDATE DELETE'),
+    ('leased.daemons', 'SELECT INSERT UPDATE DELETE'),
+    ('leased.queue', 'SELECT'),
+    ('leased.token_seq', 'USAGE'),
+    ('leased.place_seq', 'USAGE'),
+    ('leased.epoch_base()', 'EXECUTE'),
+    ('leased.timeline()', 'EXECUTE'),
+    ('leased.trim(bigint,bigint)', 'EXECUTE'),
+    ('leased.notify_next(text[],bigint[])', 'EXECUTE'),
+    ('leased.notify_stolen(text,bigint,text,text,text)', 'EXECUTE')
+)
+SELECT (SELECT coalesce(max(version), 0) FROM leased.schema_version),
+    string_agg(format('%s ON %s', privilege, thing), ', ')
+  FROM needed CROSS JOIN unnest(string_to_array(rights, ' ')) AS privilege
+ WHERE NOT CASE privilege
+           WHEN 'EXECUTE' THEN has_function_privilege(to_regprocedure(thing), privilege)
+           WHEN 'USAGE' THEN has_sequence_privilege(to_regclass(thing), privilege)
+           ELSE has_table_privilege(to_regclass(thing), privilege) END

@@ -30,7 +30,7 @@ struct store {
 	void *owner;
 	bool closing;
 	struct leased_error problem; /* why no connection is ready */
-	struct log_limit problem_limit;
+	struct log_limit problem_limit, failure_limit;
 	struct store_stats stats;
 };
 
@@ -261,10 +261,13 @@ static void on_error(struct writer *w, const char *sqlstate, const char *text)
 	char why[512];
 	struct failure failure = { LEASED_EUNAVAILABLE, why };
 	struct leased_error problem;
+	uint32_t left_out;
 
 	s->stats.failed++;
-	log_event(LOG_WARN, "batch_failed", "sqlstate", 's', sqlstate, "text", 's', text, "requests", 'u',
-		(uint64_t)w->flight.n_requests, "solo", 's', w->flight.solo ? "yes" : "no", NULL);
+	if (log_allowed(&s->failure_limit, clock_ms(), &left_out))
+		log_event(LOG_WARN, "batch_failed", "sqlstate", 's', sqlstate, "text", 's', text,
+			"requests", 'u', (uint64_t)w->flight.n_requests, "solo", 's',
+			w->flight.solo ? "yes" : "no", "left_out", 'u', (uint64_t)left_out, NULL);
 	if (sqlstate_is_of_the_connection(sqlstate) ||
 		(sqlstate_is_of_the_schema(sqlstate) && !w->flight.aside)) {
 		fail(&problem, LEASED_EUNAVAILABLE, "the database refuses to work: %s (%s)", text,

@@ -198,11 +198,11 @@ static void take_version(struct writer *w, PGresult *result)
 	struct leased_error why;
 
 	w->info.schema_found = atoi(PQgetvalue(result, 0, 0));
-	if (is_true(result, 1))
+	if (PQgetisnull(result, 0, 1))
 		return;
 	fail(&why, LEASED_ECONFIG,
-		"role %s lacks rights on the schema leased: let it own the schema, or GRANT it to write there",
-		w->info.user);
+		"role %s lacks rights on the schema leased: let it own the schema, or GRANT it %s",
+		w->info.user, PQgetvalue(result, 0, 1));
 	refuse(w, &why);
 }
 
@@ -344,16 +344,17 @@ static void round_trip_over(struct writer *w)
 		return;
 	}
 	move_to(w, WRITER_IDLE);
-	if (prepared) {
-		pg_settled(&w->pg);
+	if (prepared)
 		log_ready(w);
-	} else if (failed) {
+	else if (failed)
 		w->events->on_error(w, w->sqlstate, w->error_text);
-	} else {
+	else
 		w->events->on_done(w);
-	}
-	if (w->state == WRITER_IDLE)
-		w->events->on_idle(w);
+	if (w->state != WRITER_IDLE)
+		return;
+	if (!prepared) /* that it lets us in does not prove that it works */
+		pg_settled(&w->pg);
+	w->events->on_idle(w);
 }
 
 static void on_result(void *owner, PGresult *result)

@@ -1,8 +1,10 @@
 """The database is away, wrong, frozen or crashes; PgBouncer stands between. Nothing granted is lost, nothing lost is granted."""
 import os
+import re
 import signal
 import subprocess
 import threading
+import time
 
 import psycopg
 import pytest
@@ -11,7 +13,7 @@ import raw
 import world
 from world import ctl, ctl_json, ctl_start, until
 
-HELD, UNAVAILABLE = 75, 69
+HELD, LOST, UNAVAILABLE = 75, 76, 69
 
 
 def claim(lease):
@@ -186,16 +188,49 @@ def test_the_wrong_schema_version_is_said(postgres, database, start_daemon):
     assert "newer than" in newer.log()
 
 
-def test_missing_rights_are_said(postgres, start_daemon):
+def test_missing_rights_are_said_and_those_said_are_enough(postgres, start_daemon):
+    """A role that is given what the daemon asks for, and nothing else, can do all that daemons do."""
     name = postgres.create_database()
+    role = f"weak_{name}"
     with postgres.connect(name) as conn:
-        conn.execute(f"CREATE ROLE weak_{name} LOGIN")
-    daemon = start_daemon(postgres.conninfo(name, f"weak_{name}"), wait="database_unavailable")
-    assert "permission denied" in daemon.log()
-    start_daemon(postgres.conninfo(name))
-    with postgres.connect(name) as conn:
-        conn.execute(f"GRANT USAGE ON SCHEMA leased TO weak_{name}; GRANT SELECT ON leased.schema_version TO weak_{name}")
-    until(lambda: "lacks rights on the schema" in daemon.log(), "what is missing")
+        conn.execute(f"CREATE ROLE {role} LOGIN")
+        daemon = start_daemon(postgres.conninfo(name, role), wait="database_unavailable")
+        assert "permission denied" in daemon.log()
+        owner = start_daemon(postgres.conninfo(name), args=["--poll-interval", "10m"])
+        conn.execute(f"GRANT USAGE ON SCHEMA leased TO {role}; GRANT SELECT ON leased.schema_version TO {role}")
+
+        def grant_and_look():
+            asked = [line for line in daemon.log().splitlines() if "lacks rights on the schema" in line]
+            for right, thing in re.findall(r"(\w+) ON (leased\.\w+(?:\([^)]*\))?)", asked[-1] if asked else ""):
+                kind = "FUNCTION" if right == "EXECUTE" else "SEQUENCE" if right == "USAGE" else "TABLE"
+                conn.execute(f"GRANT {right} ON {kind} {thing} TO {role}")
+            return "event=database_ready" in daemon.log()
+        until(grant_and_look, "all rights to be granted")
+    for there in daemon, owner:  # in line at one, released at the other
+        lease = ctl_json(daemon, "acquire", "-t", "2s", "x")[0]
+        waiter = ctl_start(there, "acquire", "-w", "1m", "-t", "1s", "x")
+        until(lambda: ctl_json(daemon, "get", "x")[0]["waiters"] == 1, "the waiter")
+        assert ctl(daemon, "renew", "x", *claim(lease), "-t", "10m").returncode == 0
+        time.sleep(1.2)  # a sign of life of the waiter's daemon
+        assert ctl(daemon, "release", "x", *claim(lease)).returncode == 0
+        assert waiter.wait(world.GIVE_UP) == 0
+        until(lambda: ctl_json(daemon, "list")[0]["state"] == "free", "the expiry")
+    lease = ctl_json(daemon, "acquire", "x")[0]
+    assert ctl(daemon, "steal", "x", "--reason", "it hangs").returncode == 0
+    assert ctl(daemon, "release", "x", *claim(lease)).returncode == LOST
+    assert "batch_failed" not in daemon.log()
+
+
+def test_a_server_that_lets_us_in_and_refuses_to_work_is_asked_less_and_less(postgres, database, start_daemon):
+    daemon = start_daemon(database, args=["--request-timeout", "2s"])
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'not today' USING ERRCODE = '42501'; END$$;"
+                     "CREATE TRIGGER refuse BEFORE INSERT ON leased.leases EXECUTE FUNCTION refuse()")
+        refused = ctl(daemon, "acquire", "x")
+        assert refused.returncode == UNAVAILABLE and "not today" in refused.stderr
+        assert 3 < daemon.log().count("event=database_ready") < 16
+        conn.execute("DROP TRIGGER refuse ON leased.leases")
+    assert ctl(daemon, "acquire", "x").returncode == 0
 
 
 def test_an_ordinary_role_that_owns_its_database_is_enough(postgres, start_daemon):
