@@ -4,4 +4,4 @@ SELECT current_setting('server_version'), pg_backend_pid(), pg_is_in_recovery(),
     current_setting('synchronous_commit'), (extract(epoch FROM clock_timestamp()) * 1000000)::int8,
     to_regclass('leased.schema_version') IS NOT NULL,
     EXISTS (SELECT FROM pg_roles WHERE rolname = 'leased_app'),
-    current_user, current_database()
+    current_user, current_database(), current_setting('server_encoding')

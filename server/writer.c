@@ -130,6 +130,7 @@ static void take_probe(struct writer *w, PGresult *result)
 	info->has_app_role = is_true(result, 8);
 	copy_value(info->user, sizeof info->user, result, 9);
 	copy_value(info->database, sizeof info->database, result, 10);
+	copy_value(info->encoding, sizeof info->encoding, result, 11);
 	snprintf(info->host, sizeof info->host, "%s", host ? host : "");
 }
 
@@ -185,6 +186,11 @@ static void after_probe(struct writer *w)
 		fail(&why, LEASED_EUNAVAILABLE,
 			"database %s takes no writes (%s): name the primary, or all hosts, in --database",
 			w->info.host, w->info.in_recovery ? "a standby" : "read-only");
+		refuse(w, &why);
+	} else if (strcmp(w->info.encoding, "UTF8") != 0) {
+		fail(&why, LEASED_ECONFIG,
+			"database %s has the encoding %s: leases need one made with ENCODING 'UTF8'",
+			w->info.database, w->info.encoding);
 		refuse(w, &why);
 	} else if (w->info.schema_found < 0) {
 		send_query(w, WRITER_VERSION, sql_version);

@@ -15,7 +15,7 @@
 /* What the last probe of a server told; for doctor and the log. */
 struct db_info {
 	char version[64], host[128], user[64], database[64];
-	char isolation[32], synchronous_commit[32];
+	char isolation[32], synchronous_commit[32], encoding[32];
 	bool in_recovery, read_only, pooled, has_app_role;
 	int32_t timeline;  /* 0: not readable */
 	uint32_t epoch;    /* of tokens, when the connection came up */

@@ -233,6 +233,14 @@ def test_a_server_that_lets_us_in_and_refuses_to_work_is_asked_less_and_less(pos
     assert ctl(daemon, "acquire", "x").returncode == 0
 
 
+def test_a_database_of_another_encoding_is_refused_in_one_line(postgres, start_daemon):
+    with postgres.connect() as conn:
+        conn.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    daemon = start_daemon(postgres.conninfo("latin"), wait="database_unavailable", args=["--request-timeout", "500ms"])
+    assert "has the encoding LATIN1" in daemon.log() and "schema_apply" not in daemon.log()
+    assert "ENCODING 'UTF8'" in ctl(daemon, "acquire", "x").stderr
+
+
 def test_an_ordinary_role_that_owns_its_database_is_enough(postgres, start_daemon):
     name = postgres.create_database()
     with postgres.connect() as conn:
