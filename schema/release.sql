@@ -1,7 +1,8 @@
--- One batch of releases: sorted by name, a row a name. Returns those released, by position (from 1),
+-- One batch of releases: sorted by name, each claim once. Returns those released, by position (from 1),
 -- and of repeated ones ($8) those that were released before, whoever has the lease by now.
 -- The row keeps its holder, so that a repeated release can be told from a wrong one. Other daemons than
--- $9 hear of it when the first in line waits there.
+-- $9 hear of it when the first in line waits there. Whether the lease is held still is decided behind all
+-- waiting, as in renew.sql; it ends when the flight began, so that the next one is granted in the same flight.
 WITH released AS (
     UPDATE leased.leases l
        SET released_at = now(),
@@ -12,7 +13,7 @@ WITH released AS (
               JOIN leased.leases x ON x.name = r.name
              WHERE x.token = r.token AND x.holder_nonce = r.nonce AND x.holder_pid = r.pid
                AND x.holder_host = r.host AND x.principal = r.principal
-               AND x.released_at IS NULL AND x.expires_at > now()
+               AND x.released_at IS NULL AND x.expires_at > clock_timestamp()
                FOR NO KEY UPDATE OF x SKIP LOCKED) q
      WHERE l.ctid = q.place
     RETURNING q.i, q.exit_status, l.name, l.token, l.holder_host, l.holder_pid, l.holder_nonce,

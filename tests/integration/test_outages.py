@@ -92,6 +92,19 @@ def test_a_frozen_database_is_given_up_and_the_truth_is_told_later(own_postgres,
     until(lambda: ctl(daemon, "renew", "x", *claim(lease)).returncode == 0, "the database to answer again")
 
 
+def test_behind_a_locked_table_the_clock_decides_when_the_lock_is_gone(database, start_daemon):
+    """Expired is lost: a flight that began before the expiry does not save a lease."""
+    daemon = start_daemon(database, args=["--lock-timeout", "30s"])
+    with raw.Client(daemon.socket) as client, psycopg.connect(database) as db:
+        claims = {name: raw.claim(name, client.acquire(name, 1, 400), 1) for name in (b"x", b"y")}
+        db.execute("LOCK TABLE leased.leases IN ACCESS EXCLUSIVE MODE")
+        client.send(raw.renew(2, [claims[b"x"]], 60000), raw.release(3, claims[b"y"]))
+        time.sleep(0.6)
+        db.rollback()
+        answers = {answer.request: answer for answer in (client.answer(), client.answer())}
+        assert answers[2].statuses == [raw.ELOST] and answers[3].status == raw.ELOST
+
+
 def test_a_crash_in_the_middle_of_load_loses_no_grant(own_postgres, start_daemon):
     """PostgreSQL is stopped with immediate and started again, three times, under acquires and releases."""
     daemon = start_daemon(own_postgres.conninfo())
