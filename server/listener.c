@@ -13,6 +13,11 @@
 
 #define BACKLOG 1024
 
+static void offer(struct listener *l)
+{
+	l->stalled = l->on_connection(l->owner, &l->u.stream) < 0;
+}
+
 static void on_connection(uv_stream_t *stream, int status)
 {
 	struct listener *l = stream->data;
@@ -20,7 +25,7 @@ static void on_connection(uv_stream_t *stream, int status)
 	if (status < 0)
 		log_event(LOG_ERROR, "accept_failed", "why", 's', uv_strerror(status), NULL);
 	else
-		l->on_connection(l->owner, stream);
+		offer(l);
 }
 
 /* Whether somebody answers on a Unix socket. */
@@ -110,7 +115,7 @@ static void note_port(struct listener *l)
 }
 
 int listener_start(struct listener *l, uv_loop_t *loop, const struct address *address,
-	int64_t socket_mode, void (*on_connection_cb)(void *owner, uv_stream_t *stream), void *owner,
+	int64_t socket_mode, int (*on_connection_cb)(void *owner, uv_stream_t *stream), void *owner,
 	struct leased_error *err)
 {
 	char text[ADDRESS_TEXT_SIZE];
@@ -133,6 +138,12 @@ int listener_start(struct listener *l, uv_loop_t *loop, const struct address *ad
 	address_format(text, address);
 	listener_close(l);
 	return fail(err, LEASED_ECONFIG, "listen on %s: %s", text, uv_strerror(rc));
+}
+
+void listener_retry(struct listener *l)
+{
+	if (l->open && l->stalled)
+		offer(l);
 }
 
 void listener_close(struct listener *l)

@@ -70,6 +70,8 @@ static void on_tick(uv_timer_t *timer)
 	struct server *srv = timer->data;
 
 	sessions_tick(&srv->sessions);
+	for (size_t i = 0; i < CONFIG_LISTEN_MAX; i++)
+		listener_retry(&srv->listeners[i]);
 	holdings_tick(srv->holdings);
 	notify_watchdog();
 }
@@ -118,11 +120,11 @@ static void on_signal(uv_signal_t *handle, int signo)
 		stop(srv);
 }
 
-static void on_connection(void *owner, uv_stream_t *stream)
+static int on_connection(void *owner, uv_stream_t *stream)
 {
 	struct server *srv = owner;
 
-	session_accept(&srv->sessions, stream);
+	return session_accept(&srv->sessions, stream);
 }
 
 static void on_turn(void *owner, int64_t daemon, struct text name)

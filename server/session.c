@@ -61,7 +61,7 @@ static int init_stream(struct session *s, uv_stream_t *listener)
 	return uv_pipe_init(listener->loop, &s->transport.u.pipe, 0);
 }
 
-void session_accept(struct sessions *all, uv_stream_t *listener)
+int session_accept(struct sessions *all, uv_stream_t *listener)
 {
 	struct session *s = calloc(1, sizeof *s);
 	uint32_t left_out;
@@ -69,7 +69,7 @@ void session_accept(struct sessions *all, uv_stream_t *listener)
 	if (!s || init_stream(s, listener) < 0) {
 		free(s);
 		log_event(LOG_ERROR, "accept_failed", "why", 's', "out of memory", NULL);
-		return;
+		return LEASED_ENOMEM;
 	}
 	s->all = all;
 	s->heard_ms = clock_ms();
@@ -86,7 +86,7 @@ void session_accept(struct sessions *all, uv_stream_t *listener)
 	if (uv_accept(listener, &s->transport.u.stream) < 0 ||
 		principal_of_stream(&s->principal, &s->transport.u.stream) < 0) {
 		session_close(s, LEASED_OK, NULL);
-		return;
+		return 0;
 	}
 	if (listener->type == UV_TCP)
 		uv_tcp_nodelay(&s->transport.u.tcp, 1);
@@ -95,10 +95,11 @@ void session_accept(struct sessions *all, uv_stream_t *listener)
 			log_event(LOG_WARN, "too_many_clients", "max", 'd',
 				all->config->max_clients, "left_out", 'u', (uint64_t)left_out, NULL);
 		session_close(s, LEASED_EBUSY, "too many clients: raise max_clients");
-		return;
+		return 0;
 	}
 	if (transport_start(&s->transport, &transport_events, s, FRAME_HELLO_MAX) < 0)
 		session_close(s, LEASED_OK, NULL);
+	return 0;
 }
 
 /* The longest silent stays first. */

@@ -64,9 +64,9 @@ void sessions_init(struct sessions *all, const struct config *config, struct eng
 
 /*
  * A session for a connection that waits on listener; type is UV_TCP or UV_NAMED_PIPE. Over the limit
- * of clients it is told so and closed.
+ * of clients it is told so and closed. 0, or LEASED_ENOMEM: it still waits.
  */
-void session_accept(struct sessions *all, uv_stream_t *listener);
+int session_accept(struct sessions *all, uv_stream_t *listener);
 
 /* Says why (unless status is LEASED_OK), then closes. Idempotent. */
 void session_close(struct session *s, int status, const char *why);
