@@ -1,29 +1,46 @@
 #include "principal.h"
 
+#include <errno.h>
 #include <pwd.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "leased_status.h"
+#include "status.h"
 
-/* The last user looked up: connections of one user come in bursts, and NSS may be slow. */
-static const char *user_name(uid_t uid)
+/* The look-up itself has failed; anything else says that there is no such user (getpwnam(3), NOTES). */
+static bool is_failure(int error)
 {
-	static char name[128];
-	static uid_t known = (uid_t)-1;
-	char buffer[4096];
-	struct passwd entry, *found = NULL;
+	return error == EINTR || error == EIO || error == EMFILE || error == ENFILE || error == ENOMEM ||
+	       error == ERANGE || error == EAGAIN;
+}
 
+/*
+ * Remembers the last user found: connections of one user come in bursts, and NSS may be slow. A failure
+ * must not make another principal of a user, who would then not hold the leases of before.
+ */
+static int user_name(const char **ret_name, uid_t uid, struct leased_error *err)
+{
+	static char name[128], buffer[65536];
+	static uid_t known = (uid_t)-1;
+	struct passwd entry, *found = NULL;
+	int error;
+
+	*ret_name = name;
 	if (uid == known)
-		return name;
-	if (getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found)
+		return 0;
+	error = getpwuid_r(uid, &entry, buffer, sizeof buffer, &found);
+	if (!found && is_failure(error))
+		return fail(err, LEASED_EUNAVAILABLE, "cannot look up the name of user %u: %s",
+			(unsigned)uid, strerror(error));
+	if (found)
 		snprintf(name, sizeof name, "%s", found->pw_name);
 	else
 		snprintf(name, sizeof name, "uid-%u", (unsigned)uid);
-	known = uid;
-	return name;
+	known = found ? uid : (uid_t)-1;
+	return 0;
 }
 
 static const char *host_name(void)
@@ -35,28 +52,32 @@ static const char *host_name(void)
 	return host;
 }
 
-static int peer_credentials(uv_stream_t *stream, struct ucred *ret_peer)
+static int peer_credentials(uv_stream_t *stream, struct ucred *ret_peer, struct leased_error *err)
 {
 	socklen_t len = sizeof *ret_peer;
 	uv_os_fd_t fd;
 
-	if (uv_fileno((uv_handle_t *)stream, &fd) < 0)
-		return LEASED_EDENIED;
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &len) < 0 ? LEASED_EDENIED : 0;
+	if (uv_fileno((uv_handle_t *)stream, &fd) < 0 ||
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &len) < 0)
+		return fail(err, LEASED_EDENIED, "the kernel does not tell who is there");
+	return 0;
 }
 
-int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream)
+int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream, struct leased_error *err)
 {
 	struct principal p = { .uid = (uid_t)-1 };
 	struct ucred peer;
 	const char *user = "loopback";
+	int rc = 0;
 
 	if (stream->type == UV_NAMED_PIPE) {
-		if (peer_credentials(stream, &peer) < 0)
-			return LEASED_EDENIED;
+		rc = peer_credentials(stream, &peer, err);
+		if (rc == 0)
+			rc = user_name(&user, peer.uid, err);
+		if (rc < 0)
+			return rc;
 		p.pid = peer.pid;
 		p.uid = peer.uid;
-		user = user_name(peer.uid);
 	}
 	snprintf(p.name, sizeof p.name, "%s@%s", user, host_name());
 	p.len = strlen(p.name);

@@ -9,6 +9,8 @@
 #include <sys/types.h>
 #include <uv.h>
 
+#include "leased_status.h"
+
 #define PRINCIPAL_SIZE 256
 
 struct principal {
@@ -18,7 +20,10 @@ struct principal {
 	uid_t uid;                 /* likewise, else (uid_t)-1 */
 };
 
-/* Asks the kernel who the peer of an accepted stream is. 0 or LEASED_EDENIED. */
-int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream);
+/*
+ * Asks the kernel who the peer of an accepted stream is, and the system for the name. 0, LEASED_EDENIED, or
+ * LEASED_EUNAVAILABLE: it could not be looked up, but may be later.
+ */
+int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream, struct leased_error *err);
 
 #endif

@@ -64,6 +64,7 @@ static int init_stream(struct session *s, uv_stream_t *listener)
 int session_accept(struct sessions *all, uv_stream_t *listener)
 {
 	struct session *s = calloc(1, sizeof *s);
+	struct leased_error err;
 	uint32_t left_out;
 
 	if (!s || init_stream(s, listener) < 0) {
@@ -83,9 +84,12 @@ int session_accept(struct sessions *all, uv_stream_t *listener)
 	s->transport.events = &transport_events;
 	s->transport.u.handle.data = &s->transport;
 	s->transport.data = s;
-	if (uv_accept(listener, &s->transport.u.stream) < 0 ||
-		principal_of_stream(&s->principal, &s->transport.u.stream) < 0) {
+	if (uv_accept(listener, &s->transport.u.stream) < 0) {
 		session_close(s, LEASED_OK, NULL);
+		return 0;
+	}
+	if (principal_of_stream(&s->principal, &s->transport.u.stream, &err) < 0) {
+		session_close(s, err.status, err.text);
 		return 0;
 	}
 	if (listener->type == UV_TCP)
