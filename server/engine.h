@@ -28,7 +28,8 @@ int engine_submit(struct engine *e, struct request *req);
 
 /*
  * The client takes an acquire back: answered with LEASED_ECANCELLED, perhaps from inside this call.
- * A grant that crosses is released: the client has promised not to use its nonce again.
+ * A grant that crosses is released, for the client has promised not to use its nonce again; if that fails
+ * it is answered with LEASED_EUNAVAILABLE, and expires by itself.
  */
 void engine_cancel(struct engine *e, struct request *req);
 

@@ -49,29 +49,41 @@ static void errand_free(struct errand *errand)
 	free(errand);
 }
 
+/* Cancelled means that nothing is held: not so when the release has failed. */
+static void answer_grant(struct engine *e, struct request *grant, int status)
+{
+	bool is_free = status == LEASED_OK || status == LEASED_ELOST || status == LEASED_ENOTHELD;
+
+	if (!is_free) {
+		log_event(LOG_WARN, "cancelled_grant_not_released", "status", 's', status_name(status), NULL);
+		grant->why = strdup("it was granted as it was cancelled, and could not be given back: it expires by itself");
+	}
+	engine_finish(e, grant, is_free ? LEASED_ECANCELLED : LEASED_EUNAVAILABLE);
+}
+
 static void on_given_back(struct request *req)
 {
 	struct errand *errand = req->owner;
 
-	if (req->status < 0)
-		log_event(LOG_WARN, "cancelled_grant_not_released", "status", 's',
-			status_name(req->status), NULL);
-	engine_finish(errand->engine, errand->grant, LEASED_ECANCELLED);
+	answer_grant(errand->engine, errand->grant, req->status);
 	errand_free(errand);
 }
 
 void errand_give_back(struct engine *e, struct request *grant)
 {
 	struct errand *errand = errand_new(e, VERB_RELEASE, &grant->claim, on_given_back);
+	int rc = LEASED_ENOMEM;
 
+	request_fini(grant);
 	if (errand) {
 		errand->grant = grant;
 		errand->req.retry = true;
-		if (engine_submit(e, &errand->req) == 0)
+		rc = engine_submit(e, &errand->req);
+		if (rc == 0)
 			return;
 		errand_free(errand);
 	}
-	engine_finish(e, grant, LEASED_ECANCELLED); /* it expires by itself */
+	answer_grant(e, grant, rc);
 }
 
 static void on_released(struct request *req)

@@ -6,7 +6,10 @@
 
 #include "engine_state.h"
 
-/* Gives a cancelled grant back, then answers it: whoever was told that it is cancelled finds it free. */
+/*
+ * Gives a cancelled grant back, then answers it: whoever was told that it is cancelled finds it free. When
+ * that fails it is answered as unavailable.
+ */
 void errand_give_back(struct engine *e, struct request *grant);
 
 /* Releases a lease whose holder has gone. */

@@ -143,6 +143,28 @@ static void claims_that_miss_are_explained(void **state)
 	}
 }
 
+/* "Cancelled" says that nothing is held: it is not said of a lease that is still there. */
+static void a_grant_that_cannot_be_given_back_is_not_called_cancelled(void **state)
+{
+	static const struct {
+		int release, want;
+	} cases[] = { { LEASED_EUNAVAILABLE, LEASED_EUNAVAILABLE }, { LEASED_EDATA, LEASED_EUNAVAILABLE },
+		{ LEASED_ELOST, LEASED_ECANCELLED } };
+	struct rig *w = *state;
+	struct leased_error why;
+	struct asked a;
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		submit(w, &a, VERB_ACQUIRE, 1, 60000);
+		engine_cancel(w->engine, &a.req);
+		fake_store_grant(w->store, next_is(w, &a), 7, 900);
+		fake_store_fail(w->store, fake_store_take(w->store), cases[i].release);
+		request_explain(&a.req, &why);
+		assert_true(cases[i].want == LEASED_ECANCELLED || strstr(why.text, "expires by itself"));
+		ended(&a, cases[i].want);
+	}
+}
+
 static void too_much_is_refused(void **state)
 {
 	struct rig *w = *state;
@@ -165,6 +187,7 @@ int main(void)
 		TEST(a_grant_without_time_left_is_asked_again),
 		TEST(a_renewal_of_a_locked_row_is_asked_again),
 		TEST(claims_that_miss_are_explained),
+		TEST(a_grant_that_cannot_be_given_back_is_not_called_cancelled),
 		TEST(too_much_is_refused),
 #undef TEST
 	};
