@@ -263,7 +263,7 @@ void engine_flush(struct engine *e)
 
 size_t engine_unanswered(const struct engine *e)
 {
-	return store_queued(e->store) + e->n_paused;
+	return store_queued(e->store) + e->n_paused + e->waiters.n_brief;
 }
 
 size_t engine_waiters(const struct engine *e)

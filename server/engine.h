@@ -22,7 +22,7 @@ int engine_new(struct engine **ret_engine, uv_loop_t *loop, const struct config 
  * Takes up one request, whose fields for its verb are filled and valid.
  * 0: the engine keeps it until it has called req->done, exactly once, in a later loop turn.
  * LEASED_EBUSY: too much is queued; LEASED_ENOMEM: refused. Then it stays the caller's, and done
- * never runs.
+ * never runs. An acquire that would have to wait where too many do is answered with LEASED_EBUSY.
  */
 int engine_submit(struct engine *e, struct request *req);
 

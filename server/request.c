@@ -86,6 +86,9 @@ void request_explain(const struct request *req, struct leased_error *ret_why)
 		fail(ret_why, req->status, "%s", req->why);
 	else if (req->status == LEASED_EHELD || req->status == LEASED_ETIMEDOUT)
 		explain_held(req, ret_why);
+	else if (req->status == LEASED_EBUSY)
+		fail(ret_why, req->status,
+			"too much is queued or waited for here (max_queued, max_waiters): try again later, or at another daemon");
 	else if (req->status == LEASED_ELOST || req->status == LEASED_ENOTHELD)
 		explain_claim(req, ret_why);
 	else

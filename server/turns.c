@@ -60,13 +60,17 @@ static void draw_place(struct engine *e, struct name_queue *queue, struct reques
 }
 
 /* Why a request that found the name held does not wait (any longer); 0 when it does. */
-static int why_not_wait(const struct request *req)
+static int why_not_wait(const struct engine *e, const struct request *req)
 {
 	if (req->cancelled)
 		return LEASED_ECANCELLED;
 	if (req->wait_ms == 0)
 		return LEASED_EHELD;
-	return clock_ms() >= req->wait_until_ms ? LEASED_ETIMEDOUT : 0;
+	if (clock_ms() >= req->wait_until_ms)
+		return LEASED_ETIMEDOUT;
+	if (req->place == 0 && engine_waiters(e) >= (size_t)e->config->max_waiters)
+		return LEASED_EBUSY;
+	return 0;
 }
 
 /* Joins the line. One that does not wait stays only until the one that asks has its answer. */
@@ -98,8 +102,6 @@ int turns_submit(struct engine *e, struct request *req)
 		ask_first(e, queue, req);
 		return 0;
 	}
-	if (e->waiters.n_waiting >= (size_t)e->config->max_waiters)
-		return LEASED_EBUSY;
 	if (req->wait_ms == 0 && queue->asking)
 		return join(e, queue, req);
 	engine_look(e, req); /* behind those in line, unless the lease is its own already */
@@ -139,7 +141,7 @@ static void look_came_back(struct engine *e, struct request *req)
 			not_to_be_had(e, req);
 		return;
 	}
-	status = why_not_wait(req);
+	status = why_not_wait(e, req);
 	queue = status < 0 ? NULL : waiters_get(&e->waiters, req->claim.name);
 	if (!queue)
 		engine_finish(e, req, status < 0 ? status : LEASED_ENOMEM);
@@ -219,12 +221,12 @@ static void place_came_back(struct engine *e, struct request *req)
 		turns_set_place(e, req, req->place_drawn);
 		req->asked = is_covered(queue, req);
 	}
-	if (status == LEASED_EUNAVAILABLE && !e->closing && !why_not_wait(req)) {
+	if (status == LEASED_EUNAVAILABLE && !e->closing && !why_not_wait(e, req)) {
 		outlast(e, queue, req);
 		return;
 	}
 	if (status == 0)
-		status = why_not_wait(req);
+		status = why_not_wait(e, req);
 	if (status == 0 && !req->place_sure) {
 		draw_again(e, queue, req);
 		return;
@@ -259,7 +261,7 @@ static void failed(struct engine *e, struct request *req)
 	struct name_queue *queue = step_down(req);
 	bool unavailable = req->status == LEASED_EUNAVAILABLE;
 
-	if (unavailable && !why_not_wait(req) && !e->closing) {
+	if (unavailable && !why_not_wait(e, req) && !e->closing) {
 		queue = queue ? queue : waiters_get(&e->waiters, req->claim.name);
 		if (queue) {
 			outlast(e, queue, req);
@@ -318,7 +320,7 @@ static void held(struct engine *e, struct request *req)
 {
 	struct name_queue *queue = step_down(req);
 	int64_t expires_in_ms = req->view->expires_in_ms;
-	int status = why_not_wait(req);
+	int status = why_not_wait(e, req);
 
 	queue->rounds = 0;
 	tell_the_others(e, queue, &req->view->claim);
@@ -343,7 +345,7 @@ static void forget_strays(struct engine *e, const struct name_queue *queue, cons
 static void not_to_be_had(struct engine *e, struct request *req)
 {
 	struct name_queue *queue = req->queue;
-	int status = why_not_wait(req);
+	int status = why_not_wait(e, req);
 
 	if (status == 0 && req->place == 0) {
 		step_down(req);

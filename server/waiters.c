@@ -111,6 +111,11 @@ void waiters_put(struct waiters *w, struct name_queue *queue)
 	free(queue);
 }
 
+static size_t *count_of(struct waiters *w, const struct request *req)
+{
+	return req->wait_ms > 0 ? &w->n_waiting : &w->n_brief;
+}
+
 static int64_t place_of(struct list *node)
 {
 	int64_t place = list_entry(node, struct request, link)->place;
@@ -138,7 +143,7 @@ void waiters_join(struct waiters *w, struct name_queue *queue, struct request *r
 	req->where = REQ_PARKED;
 	list_prepend(find_place(queue, place), &req->link); /* behind that node */
 	queue->n_waiting++;
-	w->n_waiting++;
+	++*count_of(w, req);
 }
 
 void waiters_leave(struct waiters *w, struct request *req)
@@ -147,7 +152,7 @@ void waiters_leave(struct waiters *w, struct request *req)
 	heap_remove(&w->requests, &req->timer);
 	req->queue->n_waiting--;
 	req->queue = NULL;
-	w->n_waiting--;
+	--*count_of(w, req);
 }
 
 struct request *waiters_first(const struct name_queue *queue)

@@ -33,7 +33,8 @@ struct waiters {
 	struct heap requests;      /* request.timer */
 	uv_timer_t timer;
 	uint8_t hash_key[16];      /* names come from outside: a fixed hash could be flooded */
-	size_t n_waiting;
+	size_t n_waiting; /* of those that wish to wait */
+	size_t n_brief;   /* and of the others, that stay for one answer */
 	void (*on_name_due)(void *owner, struct name_queue *queue);
 	void (*on_request_due)(void *owner, struct request *req);
 	void (*closed)(void *owner);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static struct config config = { .request_timeout_ms = 10000, .poll_interval_ms = 60000,
-	.max_queued = 1000, .max_waiters = 1000 };
+	.max_queued = 1000, .max_waiters = RIG_WAITERS_MAX };
 
 static void on_done(struct request *req)
 {

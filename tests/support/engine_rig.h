@@ -10,6 +10,8 @@
 #include "engine.h"
 #include "fake_store.h"
 
+#define RIG_WAITERS_MAX 100
+
 struct rig {
 	uv_loop_t loop;
 	struct engine *engine;

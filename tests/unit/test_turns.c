@@ -372,6 +372,43 @@ static void an_outage_answers_all_that_do_not_wait(void **state)
 	nothing_is_asked(w);
 }
 
+/* Whoever does not wait takes no place from those who do, nor is refused for their number. */
+static void max_waiters_is_for_those_that_wait(void **state)
+{
+	struct rig *w = *state;
+	struct claim held = claim_of("n", 1);
+	static struct asked crowd[RIG_WAITERS_MAX];
+	struct asked first, brief, late;
+
+	submit(w, &first, VERB_ACQUIRE, 2, 0);
+	for (size_t i = 0; i < RIG_WAITERS_MAX; i++)
+		submit(w, &crowd[i], VERB_ACQUIRE, 10 + i, 0);
+	assert_int_equal(engine_waiters(w->engine), 0);
+	assert_int_equal(engine_unanswered(w->engine), 1 + RIG_WAITERS_MAX);
+	fake_store_fail(w->store, next_is(w, &first), LEASED_EUNAVAILABLE);
+	ended(&first, LEASED_EUNAVAILABLE);
+	for (size_t i = 0; i < RIG_WAITERS_MAX; i++)
+		ended(&crowd[i], LEASED_EUNAVAILABLE);
+
+	stands_in_line(w, &crowd[0], 10, 1, &held, 30000);
+	for (size_t i = 1; i < RIG_WAITERS_MAX; i++)
+		stands_behind(w, &crowd[i], 10 + i, (int64_t)i + 1, &held);
+	submit(w, &brief, VERB_ACQUIRE, 3, 0);
+	fake_store_show(w->store, next_is(w, &brief), &held, false, 30000);
+	ended(&brief, LEASED_EHELD);
+	submit(w, &late, VERB_ACQUIRE, 4, 60000);
+	fake_store_show(w->store, next_is(w, &late), &held, false, 30000);
+	ended(&late, LEASED_EBUSY);
+	submit(w, &late, VERB_ACQUIRE, 1, 60000); /* it is the holder's own */
+	fake_store_show(w->store, next_is(w, &late), &held, false, 30000);
+	ended(&late, LEASED_OK);
+	for (size_t i = 0; i < RIG_WAITERS_MAX; i++) {
+		engine_cancel(w->engine, &crowd[i].req);
+		ended(&crowd[i], LEASED_ECANCELLED);
+		leaves(w, (int64_t)i + 1);
+	}
+}
+
 /* The others took this daemon for dead: its waiters draw new places, in their old order. */
 static void lost_places_are_drawn_anew(void **state)
 {
@@ -448,6 +485,7 @@ int main(void)
 		TEST(a_cancel_while_the_place_is_drawn_leaves_the_line),
 		TEST(a_grant_is_found_again_behind_a_line),
 		TEST(an_outage_answers_all_that_do_not_wait),
+		TEST(max_waiters_is_for_those_that_wait),
 		TEST(lost_places_are_drawn_anew),
 		TEST(a_place_lost_while_asking_is_drawn_anew),
 		TEST(one_that_is_answered_can_no_longer_be_taken_back),
