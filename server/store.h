@@ -1,7 +1,8 @@
 /*
  * store.h - the few connections behind one submit: gathers requests, sends each free connection what
- * there is, and hands back each request once its transaction is committed, or has failed, or its
- * deadline has passed. The only part that knows SQL lies behind it. Loop thread; never blocks.
+ * there is, and hands back each request once its transaction is committed or has failed; or as unavailable,
+ * when its deadline passes before it is sent, or request_timeout after that. So the last answer may come
+ * request_timeout after the deadline. The only part that knows SQL lies behind it. Loop thread; never blocks.
  *
  * A request whose batch was lost with its connection is asked again (the statements are idempotent by
  * the holder's nonce); one whose batch failed is asked again in a batch of its own, so that it harms

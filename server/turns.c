@@ -39,6 +39,16 @@ void turns_set_place(struct engine *e, struct request *req, int64_t place)
 		uv_timer_start(&e->beat, errand_on_beat, BEAT_MS, BEAT_MS);
 }
 
+/* When the database must have answered; while there is none, nobody waits longer than wished. */
+static int64_t answer_by(const struct engine *e, const struct request *req)
+{
+	int64_t by = clock_ms() + e->config->request_timeout_ms;
+
+	if (req->wait_ms > 0 && req->wait_until_ms < by && !store_is_ready(e->store))
+		return req->wait_until_ms;
+	return by;
+}
+
 static void ask_first(struct engine *e, struct name_queue *queue, struct request *req)
 {
 	waiters_stop_name_timer(&e->waiters, queue);
@@ -46,7 +56,7 @@ static void ask_first(struct engine *e, struct name_queue *queue, struct request
 	queue->again = false;
 	req->queue = queue;
 	req->asked = true;
-	req->deadline_ms = clock_ms() + e->config->request_timeout_ms;
+	req->deadline_ms = answer_by(e, req);
 	engine_ask(e, req);
 }
 
@@ -55,7 +65,7 @@ static void draw_place(struct engine *e, struct name_queue *queue, struct reques
 	queue->n_drawing++;
 	req->queue = queue;
 	req->queueing = true;
-	req->deadline_ms = clock_ms() + e->config->request_timeout_ms;
+	req->deadline_ms = answer_by(e, req);
 	engine_ask(e, req);
 }
 
@@ -458,7 +468,7 @@ void turns_on_wait_over(struct engine *e, struct request *req)
 		engine_finish(e, req, LEASED_EUNAVAILABLE);
 		return;
 	}
-	req->deadline_ms = clock_ms() + e->config->request_timeout_ms;
+	req->deadline_ms = answer_by(e, req);
 	engine_look(e, req); /* to tell who holds it */
 }
 

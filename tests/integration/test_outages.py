@@ -77,6 +77,15 @@ def test_in_an_outage_only_those_wait_that_wish_to(own_postgres, start_daemon):
         assert waiting.answer().kind == "granted"
 
 
+def test_without_a_database_a_short_wait_is_short(directory, start_daemon):
+    """Shorter than request_timeout, which is 10 s here."""
+    daemon = start_daemon(f"host={directory}", wait="database_unavailable")
+    with raw.Client(daemon.socket) as client:
+        client.send(raw.acquire(1, b"x", 1, wait_ms=500))
+        answer = client.answer(within=5)
+        assert answer and answer.status == raw.EUNAVAILABLE and "No such file" in answer.why
+
+
 def test_a_frozen_database_is_given_up_and_the_truth_is_told_later(own_postgres, start_daemon):
     daemon = start_daemon(own_postgres.conninfo(), args=["--request-timeout", "700ms"])
     lease = ctl_json(daemon, "acquire", "x")[0]
