@@ -55,8 +55,6 @@ static uint32_t column_oid(enum column column)
 	}
 }
 
-}
-
 static void put_element(struct params *p, enum column column, const struct request *req)
 {
 	const struct claim *c = &req->claim;
