@@ -343,6 +343,73 @@ int config_load(struct config *ret_config, int argc, char *const argv[], struct 
 	return rc;
 }
 
+static bool is_same_listen(const struct config *a, const struct config *b)
+{
+	char one[ADDRESS_TEXT_SIZE], other[ADDRESS_TEXT_SIZE];
+
+	for (size_t i = 0; i < a->n_listen && a->n_listen == b->n_listen; i++) {
+		address_format(one, &a->listen[i]);
+		address_format(other, &b->listen[i]);
+		if (strcmp(one, other) != 0)
+			return false;
+	}
+	return a->n_listen == b->n_listen;
+}
+
+/* Sets the row's value in running back to what it was. True: they had differed. */
+static bool keep(const struct option_row *row, struct config *running, const struct config *was)
+{
+	void *value = (char *)running + row->field;
+	const void *old = (const char *)was + row->field;
+	char *text;
+	bool same;
+
+	switch (row->type) {
+	case TYPE_CONNINFO:
+		text = *(char **)value; /* fresh has it too */
+		memcpy(value, old, sizeof text);
+		return strcmp(text, *(char **)value) != 0;
+	case TYPE_LISTEN:
+		same = is_same_listen(running, was);
+		memcpy(running->listen, was->listen, sizeof running->listen);
+		running->n_listen = was->n_listen;
+		return !same;
+	default:
+		same = memcmp(value, old, sizeof(int64_t)) == 0;
+		memcpy(value, old, sizeof(int64_t));
+		return !same;
+	}
+}
+
+static bool is_used_at_start(const char *key)
+{
+	static const char *const keys[] = { "database", "notify_database", "listen", "socket_mode", "writers",
+		"connect_timeout" };
+
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+		if (strcmp(keys[i], key) == 0)
+			return true;
+	return false;
+}
+
+void config_take_over(struct config *running, struct config *fresh, char ret_kept[static CONFIG_KEPT_SIZE])
+{
+	const struct config was = *running;
+
+	*running = *fresh;
+	running->data_dir = was.data_dir;
+	running->file = was.file;
+	*ret_kept = '\0';
+	for (size_t i = 0; i < N_ROWS; i++) {
+		if (!is_used_at_start(rows[i].key) || !keep(&rows[i], running, &was))
+			continue;
+		if (*ret_kept)
+			strcat(ret_kept, ", ");
+		strcat(ret_kept, rows[i].key);
+	}
+	config_fini(fresh);
+}
+
 void config_fini(struct config *config)
 {
 	free(config->database);

@@ -16,6 +16,7 @@
 #include "log.h"
 
 #define CONFIG_LISTEN_MAX 8
+#define CONFIG_KEPT_SIZE  128
 
 /* What main.c shall do. */
 enum config_command {
@@ -74,6 +75,12 @@ struct config {
  * version does not have: say so).
  */
 int config_load(struct config *ret_config, int argc, char *const argv[], struct leased_error *err);
+
+/*
+ * Takes over what can change while running from fresh, whose memory goes. What differs and is used once, at
+ * the start, stays as it is; ret_kept names it: "listen, writers", "" for nothing.
+ */
+void config_take_over(struct config *running, struct config *fresh, char ret_kept[static CONFIG_KEPT_SIZE]);
 
 /* Takes options from a stream in the syntax of leased.conf; the error names the line. */
 int config_parse_stream(struct config *config, FILE *in, struct leased_error *err);

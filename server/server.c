@@ -76,36 +76,45 @@ static void on_tick(uv_timer_t *timer)
 	notify_watchdog();
 }
 
-/* What can change while running; the rest keeps its old value until a restart. */
-static void take_over_config(struct server *srv, struct config *fresh)
+/* --dev brings its own database and, unless one was named, an address beside it. */
+static int take_devpg(const struct devpg *devpg, struct config *config, struct leased_error *err)
 {
-	struct config *old = srv->config, was = *old;
+	struct address *a = &config->listen[0];
 
-	*old = *fresh;
-	old->database = was.database;
-	old->notify_database = was.notify_database;
-	old->data_dir = was.data_dir;
-	old->file = was.file;
-	memcpy(old->listen, was.listen, sizeof old->listen);
-	old->n_listen = was.n_listen;
-	old->writers = was.writers;
-	if (strcmp(fresh->database, was.database) != 0 || fresh->writers != was.writers)
-		log_event(LOG_WARN, "reload_incomplete", "why", 's',
-			"database and writers change at a restart only", NULL);
-	log_init(old->log_level, old->log_json);
-	config_fini(fresh);
+	free(config->database);
+	config->database = strdup(devpg->conninfo);
+	if (!config->database)
+		return fail(err, LEASED_ENOMEM, "out of memory");
+	if (config->n_listen > 0)
+		return 0;
+	config->n_listen = 1;
+	a->kind = ADDRESS_UNIX;
+	if ((size_t)snprintf(a->path, sizeof a->path, "%s/leased.sock", devpg->dir) >= sizeof a->path)
+		return fail(err, LEASED_ECONFIG, "listen on %s/leased.sock: the path is too long", devpg->dir);
+	return 0;
 }
 
 static void reload(struct server *srv)
 {
+	char kept[CONFIG_KEPT_SIZE];
 	struct leased_error err;
 	struct config fresh;
+	int rc = config_load(&fresh, srv->argc, srv->argv, &err);
 
-	if (config_load(&fresh, srv->argc, srv->argv, &err) < 0) {
+	if (rc == 0 && fresh.dev) {
+		rc = take_devpg(&srv->devpg, &fresh, &err);
+		if (rc < 0)
+			config_fini(&fresh);
+	}
+	if (rc < 0) {
 		log_event(LOG_ERROR, "reload_failed", "why", 's', err.text, NULL);
 		return;
 	}
-	take_over_config(srv, &fresh);
+	config_take_over(srv->config, &fresh, kept);
+	log_init(srv->config->log_level, srv->config->log_json);
+	if (*kept)
+		log_event(LOG_WARN, "reload_incomplete", "unchanged", 's', kept, "why", 's',
+			"these change at a restart only", NULL);
 	trim_reload(&srv->trim);
 	log_event(LOG_INFO, "reloaded", NULL);
 }
@@ -222,20 +231,7 @@ static int start_dev(struct server *srv, struct leased_error *err)
 	rc = devpg_start(&srv->devpg, config->data_dir, err);
 	if (rc < 0)
 		return rc;
-	free(config->database);
-	config->database = strdup(srv->devpg.conninfo);
-	if (!config->database)
-		return fail(err, LEASED_ENOMEM, "out of memory");
-	if (config->n_listen == 0) {
-		struct address *a = &config->listen[config->n_listen++];
-
-		a->kind = ADDRESS_UNIX;
-		if ((size_t)snprintf(a->path, sizeof a->path, "%s/leased.sock", srv->devpg.dir) >=
-			sizeof a->path)
-			return fail(err, LEASED_ECONFIG, "listen on %s/leased.sock: the path is too long",
-				srv->devpg.dir);
-	}
-	return 0;
+	return take_devpg(&srv->devpg, config, err);
 }
 
 /* A connection is a descriptor; the soft limit is often 1,024. */

@@ -231,12 +231,31 @@ def test_hup_reads_the_configuration_again_or_keeps_it(database, directory, star
     daemon.signal(signal.SIGHUP)
     daemon.wait_event("reloaded")
     assert ctl(daemon, "acquire", "-t", "2h", "x").returncode == 0
+    assert "reload_incomplete" not in daemon.log()
+    with open(conf, "w") as f:
+        f.write("ttl_max = 3h\nsocket_mode = 0600\nconnect_timeout = 9s\n")
+    daemon.signal(signal.SIGHUP)
+    daemon.wait_event("reload_incomplete")
+    assert 'unchanged="socket_mode, connect_timeout"' in daemon.log()
     with open(conf, "w") as f:
         f.write("ttl_max = 3h\nttl_maxx = 1\n")
     daemon.signal(signal.SIGHUP)
     daemon.wait_event("reload_failed")
     assert "line 2" in daemon.log() and "did you mean ttl_max" in daemon.log()
     assert ctl(daemon, "acquire", "-t", "2h", "y").returncode == 0
+
+
+def test_hup_in_dev_mode_has_nothing_to_complain_about(directory):
+    """Its database and its address are not in the configuration, and do not count as changed."""
+    log = world.pathlib.Path(directory, "log")
+    with open(log, "wb") as f:
+        dev = world.start([world.LEASED, "--dev"], stderr=f, die_by=signal.SIGTERM)
+    until(lambda: "event=ready" in log.read_text(), "the daemon")
+    dev.send_signal(signal.SIGHUP)
+    until(lambda: "event=reloaded" in log.read_text(), "the reload")
+    assert "reload_incomplete" not in log.read_text()
+    dev.terminate()
+    assert dev.wait(world.GIVE_UP) == 0
 
 
 def test_another_daemons_socket_is_not_taken_and_a_dead_ones_is(database, start_daemon):

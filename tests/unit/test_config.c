@@ -162,10 +162,10 @@ static const struct flag_case {
 static int load(struct config *config, const char *const args[], struct leased_error *err)
 {
 	static char program[] = "leased";
-	char *argv[8] = { program };
+	char *argv[24] = { program };
 	int argc = 1;
 
-	for (; argc < 7 && args[argc - 1]; argc++)
+	for (; argc < 23 && args[argc - 1]; argc++)
 		argv[argc] = (char *)(uintptr_t)args[argc - 1];
 	return config_load(config, argc, argv, err);
 }
@@ -382,6 +382,34 @@ static void defaults_are_within_their_bounds(void **state)
 	config_fini(&config);
 }
 
+static void what_is_used_at_the_start_stays(void **state)
+{
+	const char *before[] = { "--database", "host=a", "--listen", "unix:/a", "--writers", "1", "--ttl-max", "1h",
+		"--connect-timeout", "1s", NULL };
+	const char *after[] = { "--database", "host=b", "--listen", "unix:/a", "--listen", "unix:/b", "--writers", "2",
+		"--ttl-max", "2h", "--connect-timeout", "2s", "--socket-mode", "0600", "--notify-database", "host=c", NULL };
+	char kept[CONFIG_KEPT_SIZE];
+	struct config config, fresh;
+	struct leased_error err;
+
+	(void)state;
+	assert_int_equal(load(&config, before, &err), 0);
+	assert_int_equal(load(&fresh, before, &err), 0);
+	config_take_over(&config, &fresh, kept);
+	assert_string_equal(kept, "");
+	assert_int_equal(load(&fresh, after, &err), 0);
+	config_take_over(&config, &fresh, kept);
+	assert_string_equal(kept, "database, notify_database, listen, socket_mode, writers, connect_timeout");
+	assert_string_equal(config.database, "host=a");
+	assert_string_equal(config.notify_database, "");
+	assert_int_equal(config.n_listen, 1);
+	assert_int_equal(config.writers, 1);
+	assert_int_equal(config.connect_timeout_ms, 1000);
+	assert_int_equal(config.socket_mode, 0660);
+	assert_int_equal(config.ttl_max_ms, 7200000);
+	config_fini(&config);
+}
+
 int main(void)
 {
 	static struct table table;
@@ -403,6 +431,7 @@ int main(void)
 	table_add(&table, "the commented file is the table", the_commented_file_is_the_table, NULL);
 	table_add(&table, "help names every key of the file", help_names_every_key_of_the_file, NULL);
 	table_add(&table, "flags go above the file", flags_go_above_the_file, NULL);
+	table_add(&table, "what is used at the start stays", what_is_used_at_the_start_stays, NULL);
 	table_add(&table, "defaults are within their bounds", defaults_are_within_their_bounds, NULL);
 	return table_run(&table, "config");
 }
