@@ -96,8 +96,8 @@ CREATE TABLE leased.cluster (
 INSERT INTO leased.cluster DEFAULT VALUES;
 
 -- Who waits for which lease, first come first served over all daemons: place tells the order. A row is
--- its daemon's, which deletes it with the grant or when the waiter leaves; a waiter that comes back to
--- another daemon with the same holder keeps its place.
+-- its daemon's, which alone deletes it, with the grant or when the waiter leaves; a waiter that comes to
+-- another daemon with the same holder gets a row there too, with the same place.
 CREATE SEQUENCE leased.place_seq AS bigint CACHE 1;
 CREATE TABLE leased.waiters (
     name         text COLLATE "C" NOT NULL,
@@ -107,8 +107,8 @@ CREATE TABLE leased.waiters (
     holder_pid   integer NOT NULL,
     holder_nonce bigint NOT NULL,
     principal    text NOT NULL,
-    PRIMARY KEY (name, place),
-    UNIQUE (name, holder_nonce, holder_pid, holder_host, principal)
+    PRIMARY KEY (name, place, daemon),
+    UNIQUE (name, holder_nonce, holder_pid, holder_host, principal, daemon)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- Daemons on which somebody waits. One that was not seen for the grace is dead, and so are its waiters.

@@ -146,23 +146,32 @@ BEGIN
 END
 $$;
 
--- Tells each of these daemons that the first in line for a name waits there: `w`, the daemon, the name,
--- between tabs. One notification for all, or as many as its limit of 8,000 bytes asks for.
-CREATE FUNCTION leased.notify_next(names text[], daemons bigint[]) RETURNS void
+-- Tells the daemons where the first in line for each of these names waits, `here` aside, which knows:
+-- `w`, the daemon, the name, between tabs. One notification for all, or as many as its limit of 8,000
+-- bytes asks for. VOLATILE, so that the line is looked at behind the locks of the caller: see queue.sql.
+CREATE FUNCTION leased.notify_next(names text[], here bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     lines text := '';
     line  text;
 BEGIN
-    FOR i IN 1..cardinality(names) LOOP
-        line := format(E'w\t%s\t%s\n', daemons[i], names[i]);
+    FOR line IN
+        SELECT DISTINCT format(E'w\t%s\t%s\n', q.daemon, q.name)
+          FROM unnest(names) n
+         CROSS JOIN LATERAL (SELECT q.name, q.place FROM leased.queue q
+                              WHERE q.name = n ORDER BY q.place LIMIT 1) f
+          JOIN leased.queue q ON q.name = f.name AND q.place = f.place
+         WHERE q.daemon <> here
+    LOOP
         IF octet_length(lines) + octet_length(line) > 7900 THEN
             PERFORM pg_notify('leased', lines);
             lines := '';
         END IF;
         lines := lines || line;
     END LOOP;
-    PERFORM pg_notify('leased', lines);
+    IF lines <> '' THEN
+        PERFORM pg_notify('leased', lines);
+    END IF;
 END
 $$;
 
@@ -309,9 +318,7 @@ BEGIN
     SELECT l.name, l.token, 'released', l.holder_host, l.holder_pid, l.holder_nonce,
         l.principal, l.acquired_at, t, release.exit_status
       FROM leased.settings s WHERE s.history_keep_ms > 0;
-    PERFORM leased.notify_next(ARRAY[q.name], ARRAY[q.daemon])
-       FROM (SELECT q.name, q.daemon FROM leased.queue q
-              WHERE q.name = release.name ORDER BY q.place LIMIT 1) q;
+    PERFORM leased.notify_next(ARRAY[release.name], 0);
 END
 $$;
 
@@ -341,9 +348,7 @@ BEGIN
         l.acquired_at, t, session_user, steal.reason
       FROM leased.settings s WHERE s.history_keep_ms > 0;
     PERFORM leased.notify_stolen(l.name, l.token, l.principal, session_user, steal.reason);
-    PERFORM leased.notify_next(ARRAY[q.name], ARRAY[q.daemon])
-       FROM (SELECT q.name, q.daemon FROM leased.queue q
-              WHERE q.name = steal.name ORDER BY q.place LIMIT 1) q;
+    PERFORM leased.notify_next(ARRAY[steal.name], 0);
     RETURN l.token;
 END
 $$;

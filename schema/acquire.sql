@@ -23,7 +23,7 @@ WITH req AS MATERIALIZED (
         acquired_at, ended_at)
     SELECT name, token, 'expired', holder_host, holder_pid, holder_nonce, principal, acquired_at,
         expires_at
-      FROM free WHERE released_at IS NULL AND $11::bool -- a history is kept
+      FROM free WHERE released_at IS NULL AND $12::bool -- a history is kept
 ), won AS (
     INSERT INTO leased.leases AS l (name, token, holder_host, holder_pid, holder_nonce, principal,
         acquired_at, renewed_at, expires_at, ttl_ms, min_hold_ms, value)
@@ -45,7 +45,7 @@ WITH req AS MATERIALIZED (
 ), left_queue AS (
     DELETE FROM leased.waiters w
      USING unnest($1::text[], $9::int8[]) AS r(name, place)
-     WHERE r.place > 0 AND w.name = r.name AND w.place = r.place
+     WHERE r.place > 0 AND w.name = r.name AND w.place = r.place AND w.daemon = $11::int8
        AND w.name = ANY (ARRAY(SELECT name FROM won))
 )
 SELECT name, token, expires_at, clock_timestamp() FROM won

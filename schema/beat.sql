@@ -1,23 +1,34 @@
 -- A daemon ($1) on which somebody waits is seen; whoever was not seen for the grace is dead, and its
--- waiters make room. After a pause of our own (an outage of the database, say) that cannot be told.
--- Returns whether we were alive for the others: when not, our waiters have lost their places.
+-- waiters make room, but not while their lease may be just released (see queue.sql): the next time then,
+-- and the daemon itself goes when it has none left. After a pause of our own (an outage of the database,
+-- say) that cannot be told. Returns whether we were alive for the others until now: when not, releases
+-- have passed our waiters over, and their places may be lost.
 WITH us AS (
     SELECT seen_at > now() - interval '5 seconds' AS fresh FROM leased.daemons WHERE id = $1::int8
 ), seen AS (
-    UPDATE leased.daemons SET seen_at = now() WHERE id = $1::int8 RETURNING id
-), dead AS (
-    DELETE FROM leased.daemons
-     WHERE id IN (SELECT d.id FROM leased.daemons d
-                   WHERE d.seen_at < now() - interval '5 seconds' AND d.id <> $1::int8
-                     AND (SELECT fresh FROM us)
-                     FOR UPDATE SKIP LOCKED)
-    RETURNING id
+    UPDATE leased.daemons SET seen_at = now() WHERE id = $1::int8
+), dead AS MATERIALIZED (
+    SELECT d.id FROM leased.daemons d
+     WHERE d.seen_at < now() - interval '5 seconds' AND d.id <> $1::int8 AND (SELECT fresh FROM us)
+       FOR UPDATE SKIP LOCKED
+), line AS MATERIALIZED (
+    SELECT w.name, w.place, w.daemon,
+        EXISTS (SELECT FROM leased.leases l
+                 WHERE l.name = w.name AND l.released_at IS NULL AND l.expires_at > now()) AS held
+      FROM leased.waiters w WHERE w.daemon IN (SELECT id FROM dead)
+), locked AS MATERIALIZED (
+    SELECT l.name FROM leased.leases l
+     WHERE l.name = ANY (ARRAY(SELECT name FROM line WHERE held))
+       AND l.released_at IS NULL AND l.expires_at > now()
+       FOR SHARE SKIP LOCKED
 ), gone AS (
-    DELETE FROM leased.waiters w USING dead WHERE w.daemon = dead.id RETURNING w.name
+    DELETE FROM leased.waiters w USING line
+     WHERE w.name = line.name AND w.place = line.place AND w.daemon = line.daemon
+       AND (NOT line.held OR line.name IN (SELECT name FROM locked))
+    RETURNING w.name
+), buried AS (
+    DELETE FROM leased.daemons d
+     WHERE d.id IN (SELECT id FROM dead) AND d.id NOT IN (SELECT daemon FROM line)
 )
-SELECT EXISTS (SELECT FROM seen),
-    (SELECT leased.notify_next(array_agg(r.name), array_agg(q.daemon))
-       FROM (SELECT DISTINCT name FROM gone) r
-      CROSS JOIN LATERAL (SELECT q.daemon FROM leased.queue q
-                           WHERE q.name = r.name ORDER BY q.place LIMIT 1) q
-     HAVING count(*) > 0)
+SELECT coalesce((SELECT fresh FROM us), false),
+    (SELECT leased.notify_next(array_agg(name), 0) FROM gone HAVING count(*) > 0)::text

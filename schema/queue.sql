@@ -1,5 +1,6 @@
--- One batch of waiters that stand in line, in the order of their coming. One that stood there already,
--- perhaps at another daemon ($6 is ours), keeps its place. Returns the places in that same order.
+-- One batch of waiters that stand in line, in the order of their coming, at this daemon ($6). One that
+-- stands there already, here or at another daemon, keeps its place. Returns, in that same order, the place;
+-- whether it is sure; and whether this daemon was alive for the others until now.
 -- The lock on a held lease makes its release either see the new row, or be over when this returns; one
 -- that is under way has the lease locked, and then nothing is sure: ask for the place once more. A free
 -- lease must not be locked, for the first in line is about to take it.
@@ -12,12 +13,20 @@ WITH here AS (
        FOR SHARE SKIP LOCKED
 )
 INSERT INTO leased.waiters AS w (name, place, daemon, holder_host, holder_pid, holder_nonce, principal)
-SELECT r.name, nextval('leased.place_seq'), $6::int8, r.host, r.pid, r.nonce, r.principal
+SELECT r.name,
+    coalesce((SELECT min(o.place) FROM leased.waiters o
+               WHERE o.name = r.name AND o.holder_nonce = r.nonce AND o.holder_pid = r.pid
+                 AND o.holder_host = r.host AND o.principal = r.principal),
+        nextval('leased.place_seq')),
+    $6::int8, r.host, r.pid, r.nonce, r.principal
   FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[], $5::text[])
        WITH ORDINALITY AS r(name, host, pid, nonce, principal, i)
  ORDER BY r.i
-    ON CONFLICT (name, holder_nonce, holder_pid, holder_host, principal)
+    ON CONFLICT (name, holder_nonce, holder_pid, holder_host, principal, daemon)
     DO UPDATE SET daemon = excluded.daemon
-RETURNING w.place, w.holder_nonce, w.name IN (SELECT name FROM locked)
+RETURNING w.place, w.holder_nonce,
+    w.name IN (SELECT name FROM locked)
     OR NOT EXISTS (SELECT FROM leased.leases x
-                    WHERE x.name = w.name AND x.released_at IS NULL AND x.expires_at > now())
+                    WHERE x.name = w.name AND x.released_at IS NULL AND x.expires_at > now()),
+    EXISTS (SELECT FROM leased.daemons d
+             WHERE d.id = $6::int8 AND d.seen_at > now() - interval '5 seconds')

@@ -25,12 +25,7 @@ WITH released AS (
         now(), exit_status
       FROM released WHERE $10::bool -- a history is kept
 )
-SELECT i, (SELECT leased.notify_next(array_agg(r.name), array_agg(q.daemon))
-             FROM released r
-            CROSS JOIN LATERAL (SELECT q.daemon FROM leased.queue q
-                                 WHERE q.name = r.name ORDER BY q.place LIMIT 1) q
-            WHERE q.daemon <> $9::int8
-           HAVING count(*) > 0)::text
+SELECT i, (SELECT leased.notify_next(array_agg(name), $9::int8) FROM released HAVING count(*) > 0)::text
   FROM released
 UNION ALL
 SELECT r.i, NULL

@@ -22,10 +22,5 @@ WITH stolen AS (
 SELECT i, name, token, holder_host, holder_pid, holder_nonce, principal, acquired_at, until, false,
     ttl_ms, value, clock_timestamp(), 0::int8,
     leased.notify_stolen(name, token, principal, stealer, reason)::text,
-    (SELECT leased.notify_next(array_agg(r.name), array_agg(q.daemon))
-       FROM stolen r
-      CROSS JOIN LATERAL (SELECT q.daemon FROM leased.queue q
-                           WHERE q.name = r.name ORDER BY q.place LIMIT 1) q
-      WHERE q.daemon <> $5::int8
-     HAVING count(*) > 0)::text
+    (SELECT leased.notify_next(array_agg(name), $5::int8) FROM stolen HAVING count(*) > 0)::text
   FROM stolen

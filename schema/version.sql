@@ -12,7 +12,7 @@ WITH needed (thing, rights) AS (VALUES
     ('leased.epoch_base()', 'EXECUTE'),
     ('leased.timeline()', 'EXECUTE'),
     ('leased.trim(bigint,bigint)', 'EXECUTE'),
-    ('leased.notify_next(text[],bigint[])', 'EXECUTE'),
+    ('leased.notify_next(text[],bigint)', 'EXECUTE'),
     ('leased.notify_stolen(text,bigint,text,text,text)', 'EXECUTE')
 )
 SELECT (SELECT coalesce(max(version), 0) FROM leased.schema_version),

@@ -128,6 +128,7 @@ int batch_encode(const struct batch *batch, struct params *params)
 	if (batch->verb == VERB_ACQUIRE)
 		put_flag(params, batch->short_epoch);
 	switch (batch->verb) {
+	case VERB_ACQUIRE:
 	case VERB_RELEASE:
 	case VERB_STEAL:
 	case VERB_QUEUE:
@@ -251,7 +252,8 @@ static int decode_place(struct batch *batch, const PGresult *result, int row)
 	int64_t nonce;
 
 	if (!req || !get_i64(result, row, 0, &req->place_drawn) || !get_i64(result, row, 1, &nonce) ||
-		(uint64_t)nonce != req->claim.nonce || !get_bool(result, row, 2, &req->place_sure))
+		(uint64_t)nonce != req->claim.nonce || !get_bool(result, row, 2, &req->place_sure) ||
+		!get_bool(result, row, 3, &req->place_fresh))
 		return LEASED_EINTERNAL;
 	req->found = true;
 	return 0;
@@ -295,7 +297,8 @@ int batch_decode(struct batch *batch, const PGresult *result)
 		switch (batch->verb) {
 		case VERB_ACQUIRE: rc = decode_grant(batch, result, row); break;
 		case VERB_RENEW: rc = decode_renewal(batch, result, row); break;
-		case VERB_RELEASE: rc = decode_release(batch, result, row); break;
+		case VERB_RELEASE:
+		case VERB_LEAVE: rc = decode_release(batch, result, row); break;
 		case VERB_STEAL:
 		case VERB_LOOK: rc = decode_look(batch, result, row); break;
 		case VERB_QUEUE: rc = decode_place(batch, result, row); break;

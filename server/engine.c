@@ -195,12 +195,22 @@ static void take_steal(struct engine *e, struct request *req)
 	}
 }
 
+/* Whoever leaves while the lease may be just released leaves once more. */
+static void take_leave(struct engine *e, struct request *req)
+{
+	if (req->status == 0 && !req->found && clock_ms() < req->deadline_ms && engine_pause(e, req) == 0)
+		return;
+	engine_finish(e, req, req->status);
+}
+
 static void on_answer(void *owner, struct request *req)
 {
 	struct engine *e = owner;
 
 	if (req->verb == VERB_ACQUIRE)
 		turns_take(e, req);
+	else if (req->verb == VERB_LEAVE)
+		take_leave(e, req);
 	else if (req->verb == VERB_STEAL)
 		take_steal(e, req);
 	else if (req->verb == VERB_RENEW || req->verb == VERB_RELEASE)

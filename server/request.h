@@ -133,6 +133,7 @@ struct request {
 	bool found;       /* the statement named this request */
 	int64_t place_drawn; /* QUEUE */
 	bool place_sure;     /* QUEUE: from now on no release can miss it, see queue.sql */
+	bool place_fresh;    /* QUEUE: this daemon was alive for the others until now */
 	bool solo;        /* its last batch failed: ask in one of its own */
 	bool uncertain;   /* a batch with it was lost with its connection */
 };

@@ -19,7 +19,8 @@
 #include "errands.h"
 #include "status.h"
 
-#define BEAT_MS 1000
+#define BEAT_MS      1000
+#define STRAYS_EVERY 5 /* rounds */
 
 static void granted(struct engine *e, struct request *req);
 static void held(struct engine *e, struct request *req);
@@ -227,7 +228,11 @@ static void place_came_back(struct engine *e, struct request *req)
 	req->queue = NULL;
 	req->queueing = false;
 	queue->n_drawing--;
+	/* What we missed while the others took us for dead, or the server was away, the others missed too. */
+	if (status == 0 && (!req->place_fresh || req->uncertain))
+		turns_draw_places(e);
 	if (status == 0) {
+		req->uncertain = false;
 		turns_set_place(e, req, req->place_drawn);
 		req->asked = is_covered(queue, req);
 	}
@@ -366,7 +371,7 @@ static void not_to_be_had(struct engine *e, struct request *req)
 		engine_ask(e, req);
 		return;
 	}
-	if (queue->rounds == LOCKED_TRIES_AT_ONCE + 1)
+	if (queue->rounds % STRAYS_EVERY == LOCKED_TRIES_AT_ONCE + 1)
 		forget_strays(e, queue, req);
 	if (status == LEASED_EHELD && queue->rounds <= LOCKED_TRIES_MAX)
 		status = 0;

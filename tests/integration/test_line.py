@@ -7,6 +7,7 @@ import time
 
 import psycopg
 import pytest
+import raw
 import world
 from test_strangers import acquire_frame, field, greeted
 from test_waiting import claim, granted, queue_up, waiters
@@ -87,15 +88,13 @@ def test_a_waiter_that_leaves_makes_room_for_the_next(three):
     assert line[3].poll() is None
 
 
-def test_a_waiter_keeps_its_place_when_its_daemon_dies(three, database):
+def test_a_waiter_keeps_its_place_when_its_daemon_dies(three):
     """It goes on at another daemon, before those who came after it."""
     lease = ctl_json(three[2], "acquire", "-t", "10m", "x")[0]
     first = stand(three[0:2], "x", 1)
     second = stand(three[2], "x", 2)
     three[0].kill()
-    with psycopg.connect(database, autocommit=True) as db:
-        until(lambda: db.execute("SELECT count(DISTINCT daemon) FROM leased.waiters").fetchone()[0] == 2 and ctl_json(
-            three[1], "doctor")[0]["finding"].endswith("1 waiters"), "the first to stand at its next daemon")
+    until(lambda: ctl_json(three[1], "doctor")[0]["finding"].endswith("1 waiters"), "the first to stand at its next daemon")
     release(three[2], lease)
     lease = granted(first)
     assert second.poll() is None
@@ -239,3 +238,24 @@ def test_the_line_survives_a_crash_of_the_server(own_postgres, start_daemon):
         lease = until(lambda: next((json.loads(p.communicate()[0]) for p in line if p.poll() is not None and not p.stdout.closed),
                                    None), "the next grant")
         assert lease["token"]
+
+
+def test_a_waiter_that_comes_while_a_batch_of_releases_is_under_way(three, database):
+    """The batch looked at the line before the waiter stood there, and locks its lease after that."""
+    with psycopg.connect(database, autocommit=True) as db, raw.Client(three[0].socket) as holder:
+        db.execute("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1.5); RETURN NEW; END $$")
+        db.execute("CREATE TRIGGER slow BEFORE UPDATE ON leased.leases FOR EACH ROW WHEN (NEW.name = 'a') EXECUTE FUNCTION slow()")
+        tokens = [holder.acquire(name, 1, 600000) for name in (b"a", b"x")]
+        holder.send(*(raw.release(i + 2, raw.claim(name, tokens[i], 1)) for i, name in enumerate((b"a", b"x"))))
+        time.sleep(0.5)
+        granted(ctl_start(three[1], "-o", "json", "acquire", "-t", "10m", "-w", "10m", "x"))
+
+
+def test_the_first_in_line_leaves_during_a_minimum_hold(three):
+    """The next one knew only the expiry of the lease as it was held."""
+    lease = ctl_json(three[0], "acquire", "-t", "10m", "--min-hold", "4s", "x")[0]
+    line = [stand(three[i + 1], "x", i + 1) for i in range(2)]
+    release(three[0], lease)
+    line[0].send_signal(signal.SIGINT)
+    line[0].communicate(timeout=world.GIVE_UP)
+    granted(line[1])

@@ -84,7 +84,7 @@ void fake_store_show(struct store *s, struct request *req, const struct claim *c
 void fake_store_place(struct store *s, struct request *req, int64_t place)
 {
 	req->place_drawn = place;
-	req->place_sure = true;
+	req->place_sure = req->place_fresh = true;
 	fake_store_hit(s, req);
 }
 
