@@ -9,7 +9,7 @@
 #include "output.h"
 #include "status.h"
 
-enum { OPT_FAILED = 256, OPT_SINCE, OPT_NO_HEADERS, OPT_HELP };
+enum { OPT_FAILED = 256, OPT_SINCE, OPT_NO_HEADERS };
 
 struct history_options {
 	struct leased_history_options what;
@@ -29,7 +29,7 @@ static int take_option(struct history_options *o, int option, const char *comman
 		if (o->what.since_ms == 0)
 			return ctl_usage(command, "--since must be above zero");
 		return 0;
-	case OPT_HELP:
+	case 'h':
 		ctl_help(command);
 		o->done = true;
 		return 0;
@@ -60,12 +60,12 @@ static int take_words(struct history_options *o, int argc, char *argv[])
 
 static int read_options(struct history_options *ret_options, int argc, char *argv[])
 {
-	static const char shorts[] = ":";
+	static const char shorts[] = ":h";
 	static const struct option longs[] = {
 		{ "failed", no_argument, NULL, OPT_FAILED },
 		{ "since", required_argument, NULL, OPT_SINCE },
 		{ "no-headers", no_argument, NULL, OPT_NO_HEADERS },
-		{ "help", no_argument, NULL, OPT_HELP },
+		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	struct history_options o = { 0 };
