@@ -44,6 +44,7 @@ static void fill_release(struct abandoned *a, Leased__ClientMessage *message)
 	lease_claim(&a->lease, &a->claim, &a->holder);
 	leased__release__init(&a->release);
 	a->release.claim = &a->claim;
+	a->release.undone = true;
 	a->release.retry = true; /* the daemon may have released a grant that crossed the cancel */
 	message->body_case = LEASED__CLIENT_MESSAGE__BODY_RELEASE;
 	message->release = &a->release;

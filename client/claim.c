@@ -27,7 +27,7 @@ int claim_check_ttl(const struct leased_client *client, int64_t ttl_ms, struct l
 struct renewal {
 	struct call call;
 	struct leased_lease *lease;
-	int64_t ttl_ms;
+	const struct claim_change *change;
 	struct leased_error outcome; /* once call.status is 0 */
 	Leased__Renew renew;
 	Leased__Renewal renewal, *place;
@@ -41,7 +41,10 @@ static void fill_renewal(struct call *call, Leased__ClientMessage *message)
 
 	lease_claim(r->lease, &r->claim, &r->holder);
 	renewal_message(r->lease, &r->claim, &r->renewal);
-	r->renewal.ttl_ms = (uint64_t)r->ttl_ms;
+	r->renewal.ttl_ms = (uint64_t)r->change->ttl_ms;
+	r->renewal.set_value = r->change->set_value;
+	r->renewal.value.data = (uint8_t *)(uintptr_t)r->change->value;
+	r->renewal.value.len = r->change->value_len;
 	r->place = &r->renewal;
 	leased__renew__init(&r->renew);
 	r->renew.n_renewals = 1;
@@ -65,14 +68,15 @@ static void finish_renewal(struct leased_client *client, struct call *call)
 		return;
 	}
 	result = call->reply->renewed->results[0];
-	if (result->status == 0 && r->ttl_ms > 0)
-		r->lease->ttl_ms = r->ttl_ms;
+	if (result->status == 0 && r->change->ttl_ms > 0)
+		r->lease->ttl_ms = r->change->ttl_ms;
 	renewer_take_result(r->lease, call->sent_ns, result, &r->outcome);
 }
 
-int claim_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err)
+int claim_renew(struct leased_lease *lease, const struct claim_change *change,
+	struct leased_error *err)
 {
-	struct renewal r = { .lease = lease, .ttl_ms = ttl_ms };
+	struct renewal r = { .lease = lease, .change = change };
 	int rc;
 
 	r.call = (struct call){ .fill = fill_renewal, .finished = finish_renewal, .data = &r };
@@ -120,34 +124,51 @@ static void end_by_hand(struct leased_lease *lease)
 	pthread_mutex_unlock(&client->lock);
 }
 
-static int renew_by_hand(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err)
+static int renew_by_hand(struct leased_lease *lease, const char *verb,
+	const struct claim_change *change, struct leased_error *err)
 {
 	struct leased_error why = { 0 };
-	int rc = begin_by_hand(lease, ttl_ms, &why);
+	int rc = begin_by_hand(lease, change->ttl_ms, &why);
 
 	if (rc == 0)
-		rc = claim_renew(lease, ttl_ms, &why);
+		rc = claim_renew(lease, change, &why);
 	if (rc < 0)
-		claim_fail(err, "renew", lease->name, rc, why.text);
+		claim_fail(err, verb, lease->name, rc, why.text);
 	end_by_hand(lease);
 	return rc;
 }
 
-int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err)
+static int apply(struct leased_lease *lease, const char *verb, const struct claim_change *change,
+	struct leased_error *err)
 {
 	struct leased_client *client = lease->client;
 	struct leased_error why = { 0 };
 	int rc = client_enter(client, &why);
 
 	if (rc < 0)
-		return claim_fail(err, "renew", lease->name, rc, why.text);
-	rc = claim_check_ttl(client, ttl_ms, &why);
+		return claim_fail(err, verb, lease->name, rc, why.text);
+	rc = claim_check_ttl(client, change->ttl_ms, &why);
+	if (rc == 0)
+		rc = value_check(change->value, change->value_len, &why);
 	if (rc < 0)
-		claim_fail(err, "renew", lease->name, rc, why.text);
+		claim_fail(err, verb, lease->name, rc, why.text);
 	else
-		rc = renew_by_hand(lease, ttl_ms, err);
+		rc = renew_by_hand(lease, verb, change, err);
 	client_leave(client);
 	return rc;
+}
+
+int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err)
+{
+	return apply(lease, "renew", &(struct claim_change){ .ttl_ms = ttl_ms }, err);
+}
+
+int leased_set_value(struct leased_lease *lease, const void *value, size_t len,
+	struct leased_error *err)
+{
+	const struct claim_change new_value = { .set_value = true, .value = value, .value_len = len };
+
+	return apply(lease, "set the value of", &new_value, err);
 }
 
 /* Release. */
@@ -156,6 +177,7 @@ struct release {
 	struct call call;
 	const struct leased_lease *lease;
 	const int *exit_status;
+	bool undone;
 	Leased__Release release;
 	Leased__Claim claim;
 	Leased__Holder holder;
@@ -169,6 +191,7 @@ static void fill_release(struct call *call, Leased__ClientMessage *message)
 	lease_claim(r->lease, &r->claim, &r->holder);
 	r->release.claim = &r->claim;
 	r->release.retry = call->attempts > 0;
+	r->release.undone = r->undone;
 	if (r->exit_status) {
 		r->release.ending_case = LEASED__RELEASE__ENDING_EXIT_STATUS;
 		r->release.exit_status = *r->exit_status;
@@ -177,9 +200,8 @@ static void fill_release(struct call *call, Leased__ClientMessage *message)
 	message->release = &r->release;
 }
 
-static int release(struct leased_lease *lease, const int *exit_status, struct leased_error *err)
+static int release(struct leased_lease *lease, struct release *r, struct leased_error *err)
 {
-	struct release r = { .lease = lease, .exit_status = exit_status };
 	struct leased_client *client = lease->client;
 	bool was_held;
 	int rc;
@@ -191,15 +213,16 @@ static int release(struct leased_lease *lease, const int *exit_status, struct le
 	pthread_mutex_unlock(&client->lock);
 	if (!was_held)
 		return fail(err, LEASED_ENOTHELD, "it is not held any more");
-	r.call = (struct call){ .fill = fill_release, .data = &r, .survives_interrupt = true };
-	rc = call_run(client, &r.call, 0);
+	r->lease = lease;
+	r->call = (struct call){ .fill = fill_release, .data = r, .survives_interrupt = true };
+	rc = call_run(client, &r->call, 0);
 	if (rc < 0)
-		rc = fail(err, rc == LEASED_ELOST ? LEASED_ENOTHELD : rc, "%s", r.call.err.text);
-	call_fini(&r.call);
+		rc = fail(err, rc == LEASED_ELOST ? LEASED_ENOTHELD : rc, "%s", r->call.err.text);
+	call_fini(&r->call);
 	return rc;
 }
 
-int leased_release(struct leased_lease *lease, const int *exit_status, struct leased_error *err)
+static int end(struct leased_lease *lease, struct release *r, struct leased_error *err)
 {
 	struct leased_client *client = lease->client;
 	struct leased_error why = { 0 };
@@ -207,11 +230,21 @@ int leased_release(struct leased_lease *lease, const int *exit_status, struct le
 
 	if (rc < 0)
 		return claim_fail(err, "release", lease->name, rc, why.text);
-	rc = release(lease, exit_status, &why);
+	rc = release(lease, r, &why);
 	if (rc < 0)
 		claim_fail(err, "release", lease->name, rc, why.text);
 	client_leave(client);
 	return rc;
+}
+
+int leased_release(struct leased_lease *lease, const int *exit_status, struct leased_error *err)
+{
+	return end(lease, &(struct release){ .exit_status = exit_status }, err);
+}
+
+int leased_give_back(struct leased_lease *lease, struct leased_error *err)
+{
+	return end(lease, &(struct release){ .undone = true }, err);
 }
 
 void leased_lease_free(struct leased_lease *lease)

@@ -7,8 +7,17 @@
 
 #include "client.h"
 
-/* One renewal, waited for; ttl_ms 0 keeps the ttl. A PENDING lease gets its times only. */
-int claim_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err);
+/* What a renewal changes besides the expiry. */
+struct claim_change {
+	int64_t ttl_ms;    /* 0 keeps the ttl */
+	bool set_value;
+	const void *value; /* set_value */
+	size_t value_len;
+};
+
+/* One renewal, waited for. A PENDING lease gets its times only. */
+int claim_renew(struct leased_lease *lease, const struct claim_change *change,
+	struct leased_error *err);
 
 /* Whether a ttl can be used with this client. 0 or LEASED_EUSAGE. */
 int claim_check_ttl(const struct leased_client *client, int64_t ttl_ms, struct leased_error *err);

@@ -57,7 +57,7 @@ static int acquire(const struct ctl *ctl, struct leased_client *client, const st
 			return 0;
 	}
 	if (rc == 0)
-		leased_release(lease, NULL, NULL);
+		leased_give_back(lease, NULL);
 	if (job_caught_signal())
 		return 128 + job_caught_signal();
 	return rc < 0 ? ctl_refused(o, &err) : code;

@@ -10,13 +10,14 @@ int cmd_release(const struct ctl *ctl, int argc, char *argv[])
 	bool done;
 	int code, rc;
 
-	code = ctl_read_options(&o, TAKES_CLAIM, argc, argv, &done);
+	code = ctl_read_options(&o, TAKES_CLAIM | TAKES_STATUS, argc, argv, &done);
 	if (code || done)
 		return code;
 	code = ctl_open(ctl, &client);
 	if (code)
 		return code;
-	rc = verb_release(client, o.name, &o.holder, o.token, &err);
+	rc = verb_release(client, o.name, &o.holder, o.token,
+		o.has_exit_status ? &o.exit_status : NULL, &err);
 	if (rc < 0)
 		code = ctl_fail_on("release", o.name, &err);
 	else if (ctl->json)

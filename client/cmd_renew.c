@@ -24,13 +24,14 @@ int cmd_renew(const struct ctl *ctl, int argc, char *argv[])
 	bool done;
 	int code, rc;
 
-	code = ctl_read_options(&o, TAKES_CLAIM | TAKES_TTL, argc, argv, &done);
+	code = ctl_read_options(&o, TAKES_CLAIM | TAKES_RENEW, argc, argv, &done);
 	if (code || done)
 		return code;
 	code = ctl_open(ctl, &client);
 	if (code)
 		return code;
-	rc = verb_renew(client, o.name, &o.holder, o.token, o.acquire.ttl_ms, &expires_in_ms, &err);
+	rc = verb_renew(client, o.name, &o.holder, o.token, o.acquire.ttl_ms, o.acquire.value,
+		&expires_in_ms, &err);
 	if (rc == 0)
 		print_renewed(ctl, &o, expires_in_ms);
 	else

@@ -98,8 +98,8 @@ int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)
 
 /* Options. */
 
-enum { OPT_MIN_HOLD = 256, OPT_VALUE, OPT_GRACE, OPT_HOLDER, OPT_TOKEN, OPT_REASON,
-	OPT_RELEASE_ON_DISCONNECT, OPT_NO_HEADERS };
+enum { OPT_MIN_HOLD = 256, OPT_SLOT, OPT_SLOT_ON_FAILURE, OPT_EVERY, OPT_VALUE, OPT_GRACE, OPT_HOLDER,
+	OPT_TOKEN, OPT_EXIT_STATUS, OPT_REASON, OPT_RELEASE_ON_DISCONNECT, OPT_NO_HEADERS };
 
 static const struct row {
 	struct option option;
@@ -107,14 +107,18 @@ static const struct row {
 } rows[] = {
 	{ { "no-wait", no_argument, NULL, 'n' }, TAKES_ACQUIRE },
 	{ { "wait", required_argument, NULL, 'w' }, TAKES_ACQUIRE },
-	{ { "ttl", required_argument, NULL, 't' }, TAKES_ACQUIRE | TAKES_ELECT | TAKES_TTL },
+	{ { "ttl", required_argument, NULL, 't' }, TAKES_ACQUIRE | TAKES_ELECT | TAKES_RENEW },
 	{ { "conflict-exit", required_argument, NULL, 'E' }, TAKES_ACQUIRE },
 	{ { "min-hold", required_argument, NULL, OPT_MIN_HOLD }, TAKES_ACQUIRE | TAKES_ELECT },
-	{ { "value", required_argument, NULL, OPT_VALUE }, TAKES_ACQUIRE | TAKES_ELECT },
+	{ { "slot", required_argument, NULL, OPT_SLOT }, TAKES_ACQUIRE },
+	{ { "slot-on-failure", required_argument, NULL, OPT_SLOT_ON_FAILURE }, TAKES_ACQUIRE },
+	{ { "every", required_argument, NULL, OPT_EVERY }, TAKES_ACQUIRE },
+	{ { "value", required_argument, NULL, OPT_VALUE }, TAKES_ACQUIRE | TAKES_ELECT | TAKES_RENEW },
 	{ { "release-on-disconnect", no_argument, NULL, OPT_RELEASE_ON_DISCONNECT }, TAKES_GRACE },
 	{ { "grace", required_argument, NULL, OPT_GRACE }, TAKES_GRACE },
 	{ { "holder", required_argument, NULL, OPT_HOLDER }, TAKES_CLAIM },
 	{ { "token", required_argument, NULL, OPT_TOKEN }, TAKES_CLAIM | TAKES_REASON },
+	{ { "exit-status", required_argument, NULL, OPT_EXIT_STATUS }, TAKES_STATUS },
 	{ { "reason", required_argument, NULL, OPT_REASON }, TAKES_REASON },
 	{ { "no-headers", no_argument, NULL, OPT_NO_HEADERS }, TAKES_PREFIX },
 	{ { "help", no_argument, NULL, 'h' }, TAKES_ALWAYS },
@@ -182,6 +186,19 @@ static int take_option(struct lease_options *o, int option, const char *command,
 	case OPT_MIN_HOLD:
 		return read_duration(&o->acquire.min_hold_ms, command, "the minimum hold", arg, true);
 	case OPT_RELEASE_ON_DISCONNECT: o->acquire.release_on_disconnect = true; return 0;
+	case OPT_SLOT: o->acquire.slot = arg; return 0;
+	case OPT_SLOT_ON_FAILURE:
+		o->acquire.slot_again = strcmp(arg, "again") == 0;
+		if (!o->acquire.slot_again && strcmp(arg, "done") != 0)
+			return ctl_usage(command, "--slot-on-failure is done or again");
+		return 0;
+	case OPT_EVERY:
+		return read_duration(&o->acquire.every_ms, command, "the interval", arg, false);
+	case OPT_EXIT_STATUS:
+		code = read_number(&number, 255, command, "the exit status", arg);
+		o->exit_status = (int)number;
+		o->has_exit_status = true;
+		return code;
 	case OPT_REASON: o->reason = arg; return 0;
 	case OPT_GRACE: return read_duration(&o->grace_ms, command, "the grace", arg, true);
 	case OPT_VALUE:
@@ -234,7 +251,13 @@ static int check_options(const struct lease_options *o, unsigned takes, const ch
 	if (rc < 0)
 		return ctl_fail(command, rc, err.text);
 	rc = value_check(o->acquire.value, o->acquire.value_len, &err);
-	return rc < 0 ? ctl_fail(command, rc, err.text) : 0;
+	if (rc == 0 && o->acquire.slot)
+		rc = slot_check((const uint8_t *)o->acquire.slot, strlen(o->acquire.slot), &err);
+	if (rc < 0)
+		return ctl_fail(command, rc, err.text);
+	if (o->acquire.slot_again && !o->acquire.slot)
+		return ctl_usage(command, "--slot-on-failure needs a --slot");
+	return 0;
 }
 
 /* What stands behind the options: the name, and the command behind its `--`. */

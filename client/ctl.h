@@ -58,19 +58,22 @@ struct lease_options {
 	bool has_holder, has_token;
 	struct holder holder;
 	uint64_t token;
+	bool has_exit_status;
+	int exit_status;
 	const char *reason;    /* of a steal */
 	char **command;        /* behind --, NULL: none */
 };
 
-#define TAKES_ACQUIRE 1u /* -n -w -E, and those of TAKES_ELECT */
+#define TAKES_ACQUIRE 1u /* -n -w -E --slot --every, and those of TAKES_ELECT */
 #define TAKES_GRACE   2u
 #define TAKES_COMMAND 4u
 #define TAKES_CLAIM   8u /* --holder --token */
-#define TAKES_TTL     16u
+#define TAKES_RENEW   16u /* -t --value */
 #define TAKES_ALWAYS  64u /* --help */
 #define TAKES_REASON  128u /* --reason, and perhaps --token */
 #define TAKES_PREFIX  256u /* --no-headers; a prefix in place of the name, or nothing */
 #define TAKES_NOTHING 512u /* no name */
+#define TAKES_STATUS  1024u /* --exit-status */
 #define TAKES_ELECT   32u /* -t --min-hold --value */
 
 /*

@@ -360,7 +360,7 @@ static void run_command(struct job *job, struct job_outcome *outcome)
 	if (report.killed || atomic_load(&job->lost)) {
 		say_killed(job);
 		if (leased_held(job->lease)) /* renewed after all, or still ours: of no use any more */
-			leased_release(job->lease, NULL, NULL);
+			leased_give_back(job->lease, NULL);
 		lost(outcome);
 		return;
 	}
@@ -378,7 +378,7 @@ static bool signalled(struct job *job, struct job_outcome *outcome)
 	if (!signo)
 		return false;
 	if (job->lease)
-		leased_release(job->lease, NULL, NULL);
+		leased_give_back(job->lease, NULL);
 	outcome->end = JOB_SIGNALLED;
 	outcome->code = 128 + signo;
 	outcome->interrupt = job_caught_interrupt();

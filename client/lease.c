@@ -43,6 +43,13 @@ static void fill_acquire(struct call *call, Leased__ClientMessage *message)
 	a->message.value.len = a->options->value_len;
 	a->message.release_on_disconnect = a->lease->release_on_disconnect;
 	a->message.watched_pid = (uint32_t)a->lease->watched_pid;
+	if (a->options->slot) {
+		a->message.slot.data = (uint8_t *)(uintptr_t)a->options->slot;
+		a->message.slot.len = strlen(a->options->slot);
+	}
+	if (a->options->slot_again)
+		a->message.slot_on_failure = LEASED__ACQUIRE__SLOT_ON_FAILURE__AGAIN;
+	a->message.every_ms = (uint64_t)a->options->every_ms;
 	message->body_case = LEASED__CLIENT_MESSAGE__BODY_ACQUIRE;
 	message->acquire = &a->message;
 }
@@ -54,14 +61,18 @@ static int check_options(const struct leased_client *client, const char *name,
 
 	if (rc == 0)
 		rc = value_check(o->value, o->value_len, err);
+	if (rc == 0 && o->slot)
+		rc = slot_check((const uint8_t *)o->slot, strlen(o->slot), err);
+	if (rc == 0 && o->slot_again && !o->slot)
+		rc = fail(err, LEASED_EUSAGE, "slot_again without a slot");
 	if (rc == 0 && o->ttl_ms < 0)
 		rc = fail(err, LEASED_EUSAGE, "a ttl is not negative");
 	if (rc < 0)
 		return rc;
 	if (o->wait_ms < 0 || o->wait_ms > DURATION_MAX_MS || o->min_hold_ms < 0 ||
-		o->min_hold_ms > DURATION_MAX_MS)
+		o->min_hold_ms > DURATION_MAX_MS || o->every_ms < 0 || o->every_ms > DURATION_MAX_MS)
 		return fail(err, LEASED_EUSAGE,
-			"wait and minimum hold are not negative and at most ten years");
+			"wait, minimum hold and interval are not negative and at most ten years");
 	if (o->watched_pid < 0 || (o->watched_pid > 0 && !o->release_on_disconnect))
 		return fail(err, LEASED_EUSAGE, "watched_pid is a process, and goes with release_on_disconnect");
 	return claim_check_ttl(client, o->ttl_ms > 0 ? o->ttl_ms : LEASED_TTL_DEFAULT_MS, err);
@@ -143,8 +154,9 @@ static int hold(struct leased_lease *lease, struct leased_error *err)
  */
 static int confirm(struct leased_lease *lease, struct leased_error *err)
 {
+	const struct claim_change none = { 0 };
 	struct leased_error why;
-	int rc = claim_renew(lease, 0, &why);
+	int rc = claim_renew(lease, &none, &why);
 
 	if (rc == 0)
 		return 0;

@@ -17,11 +17,21 @@ static const struct command {
 		"Usage: leasectl run [OPTION]... NAME -- COMMAND [ARG]...\n"
 		"Acquires NAME, runs COMMAND while renewing, releases. Exits with COMMAND's own exit code\n"
 		"(128+N when signal N ended it, 126 or 127 when it could not be run); 75 when someone else\n"
-		"holds the lease, 76 when it was lost while COMMAND ran.\n\n"
+		"holds the lease or nothing is left to do for its slot or interval, 76 when it was lost\n"
+		"while COMMAND ran.\n\n"
 		"  -n, --no-wait            give up at once if it is held (default)\n"
 		"  -w, --wait DURATION      wait at most so long\n"
 		"  -t, --ttl DURATION       lease length (default 90s); it is renewed every third of it\n"
 		"  -E, --conflict-exit N    exit with N instead of 75; 0 says nothing either, as cron likes it\n"
+		"      --every DURATION     at most one run in so long, by the database's clock (it may come\n"
+		"                           early by a twentieth, at most 10s). A run that was lost does not\n"
+		"                           count. For cron choose half of the schedule's interval\n"
+		"      --slot TEXT          a tick of a schedule, as \"$(date +%F)\": not run again once\n"
+		"                           COMMAND has ended. Remembered for 12 hours (slot_keep of the\n"
+		"                           daemon), so that \"$(date +%H:%M)\" works again the next day\n"
+		"      --slot-on-failure again|done\n"
+		"                           whether the slot may run again after a COMMAND that failed\n"
+		"                           (default done)\n"
 		"      --min-hold DURATION  the lease stays taken at least so long\n"
 		"      --value TEXT         published with the lease\n"
 		"      --grace DURATION     from SIGTERM to SIGKILL when the lease is lost\n"
@@ -38,6 +48,11 @@ static const struct command {
 		"  -w, --wait DURATION      wait at most so long\n"
 		"  -t, --ttl DURATION       lease length (default 90s)\n"
 		"  -E, --conflict-exit N    exit with N instead of 75; 0 says nothing either, as cron likes it\n"
+		"      --every DURATION     at most one run in so long, as for run\n"
+		"      --slot TEXT          a tick of a schedule, as for run: completed by release\n"
+		"      --slot-on-failure again|done\n"
+		"                           whether the slot may be taken again after a release with an\n"
+		"                           exit status other than 0 (default done)\n"
 		"      --min-hold DURATION  the lease stays taken at least so long\n"
 		"      --value TEXT         published with the lease\n"
 		"  -h, --help\n" },
@@ -47,12 +62,14 @@ static const struct command {
 		"      --holder HOLDER      as acquire printed it\n"
 		"      --token TOKEN        likewise\n"
 		"  -t, --ttl DURATION       the new length (default: as before)\n"
+		"      --value TEXT         published with the lease from now on; '' for none\n"
 		"  -h, --help\n" },
 	{ "release", cmd_release, "give a lease back",
-		"Usage: leasectl release NAME --holder HOLDER --token TOKEN\n"
-		"Gives a lease back; 76 when it was not held.\n\n"
+		"Usage: leasectl release [OPTION]... NAME --holder HOLDER --token TOKEN\n"
+		"Gives a lease back, which completes its slot; 76 when it was not held.\n\n"
 		"      --holder HOLDER      as acquire printed it\n"
 		"      --token TOKEN        likewise\n"
+		"      --exit-status N      how the work ended; kept in the history\n"
 		"  -h, --help\n" },
 	{ "steal", cmd_steal, "end somebody else's lease, and say why",
 		"Usage: leasectl steal NAME --reason TEXT [--token TOKEN]\n"
@@ -121,7 +138,7 @@ static void help_all(void)
 	     "      --version\n\n"
 	     "leasectl COMMAND --help tells more. Durations: 250ms, 30s, 5m, 1h30m, or seconds.\n"
 	     "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 75 held by someone\n"
-	     "else, 76 lost or not held, 77 not allowed, 78 configuration.");
+	     "else or already done, 76 lost or not held, 77 not allowed, 78 configuration.");
 }
 
 void ctl_help(const char *command)

@@ -99,6 +99,18 @@ struct leased_acquire_options {
 	int64_t min_hold_ms;  /* the lease stays taken at least so long after its acquisition */
 	const void *value;    /* published with the lease, up to 4,096 bytes of UTF-8 */
 	size_t value_len;
+	/*
+	 * A schedule tick, like a name; NULL: none. Once a grant of it was released (see leased_release)
+	 * it is completed, and refused with LEASED_EDONE: for 12 hours, unless the daemon is configured
+	 * otherwise. slot_again: a release with an exit status other than 0 leaves it open.
+	 */
+	const char *slot;
+	bool slot_again;
+	/*
+	 * 0, or LEASED_EDONE while the last run began less than so long ago, less a twentieth of it, at
+	 * most 10 s. A run is a grant that was released, and not given back.
+	 */
+	int64_t every_ms;
 	bool no_renewal;      /* do not renew in the background */
 	/*
 	 * The daemon releases the lease when the connection ends, or, over a Unix socket, as soon as this
@@ -117,6 +129,7 @@ struct leased_acquire_options {
  * is given up, by time or by an interrupt, what it may have been granted is given back in the
  * background; if no daemon can be reached for so long, it expires.
  * LEASED_EHELD, LEASED_EGUARDED, LEASED_ETIMEDOUT: someone else holds it; err names the holder.
+ * LEASED_EDONE: the slot was completed, or the interval is not over; err says by whom and when.
  * LEASED_ELOST: granted after a wait, and lost before that was confirmed.
  * LEASED_EUSAGE, LEASED_EDATA, LEASED_EDENIED, LEASED_EUNAVAILABLE, LEASED_ECANCELLED, LEASED_ENOMEM as
  * their texts say.
@@ -134,11 +147,23 @@ LEASED_API int leased_acquire(struct leased_client *client, const char *name,
 LEASED_API int leased_renew(struct leased_lease *lease, int64_t ttl_ms, struct leased_error *err);
 
 /*
- * Gives the lease back; exit_status, when not NULL, is kept in the history. From the call on the
- * lease counts as not held and is no longer renewed, whatever comes back. Works after
- * leased_client_interrupt(). LEASED_ENOTHELD: it was not held any more.
+ * Changes the value that is published with the lease, which is renewed at once as well; len 0 takes it
+ * away. value is up to 4,096 bytes of UTF-8 without NUL, else LEASED_EDATA. After another failure the
+ * value may be the old or the new one. LEASED_ELOST as for leased_renew().
+ */
+LEASED_API int leased_set_value(struct leased_lease *lease, const void *value, size_t len,
+	struct leased_error *err);
+
+/*
+ * The work is done: gives the lease back, which completes its slot; exit_status, when not NULL, is kept
+ * in the history and with the slot. From the call on the lease counts as not held and is no longer
+ * renewed, whatever comes back. Works after leased_client_interrupt(). LEASED_ENOTHELD: it was not held
+ * any more.
  */
 LEASED_API int leased_release(struct leased_lease *lease, const int *exit_status, struct leased_error *err);
+
+/* The same when nothing was done under the lease: the slot stays open, and it does not count as a run. */
+LEASED_API int leased_give_back(struct leased_lease *lease, struct leased_error *err);
 
 /* Frees a lease that was released or lost; one still held simply expires. NULL is fine. */
 LEASED_API void leased_lease_free(struct leased_lease *lease);

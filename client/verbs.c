@@ -75,7 +75,8 @@ int verb_report(struct leased_client *client, struct verb_reply *ret_reply, stru
 }
 
 int verb_renew(struct leased_client *client, const char *name, const struct holder *holder,
-	uint64_t token, int64_t ttl_ms, int64_t *ret_expires_in_ms, struct leased_error *err)
+	uint64_t token, int64_t ttl_ms, const char *value, int64_t *ret_expires_in_ms,
+	struct leased_error *err)
 {
 	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
 	Leased__Renew renew = LEASED__RENEW__INIT;
@@ -89,6 +90,9 @@ int verb_renew(struct leased_client *client, const char *name, const struct hold
 	claim_message(name, holder, token, &claim, &holder_out);
 	renewal.claim = &claim;
 	renewal.ttl_ms = (uint64_t)ttl_ms;
+	renewal.set_value = value != NULL;
+	if (value)
+		renewal.value = bytes_of(value);
 	renew.n_renewals = 1;
 	renew.renewals = &place;
 	message.body_case = LEASED__CLIENT_MESSAGE__BODY_RENEW;
@@ -109,7 +113,7 @@ int verb_renew(struct leased_client *client, const char *name, const struct hold
 }
 
 int verb_release(struct leased_client *client, const char *name, const struct holder *holder,
-	uint64_t token, struct leased_error *err)
+	uint64_t token, const int *exit_status, struct leased_error *err)
 {
 	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
 	Leased__Release release = LEASED__RELEASE__INIT;
@@ -120,6 +124,10 @@ int verb_release(struct leased_client *client, const char *name, const struct ho
 
 	claim_message(name, holder, token, &claim, &holder_out);
 	release.claim = &claim;
+	if (exit_status) {
+		release.ending_case = LEASED__RELEASE__ENDING_EXIT_STATUS;
+		release.exit_status = *exit_status;
+	}
 	message.body_case = LEASED__CLIENT_MESSAGE__BODY_RELEASE;
 	message.release = &release;
 	rc = verb_call(client, &message, LEASED__SERVER_MESSAGE__BODY_RELEASED, &reply, err);

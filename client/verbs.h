@@ -35,12 +35,14 @@ int verb_list(struct leased_client *client, const char *prefix, const ProtobufCB
 int verb_report(struct leased_client *client, struct verb_reply *ret_reply,
 	struct leased_error *err);
 
-/* ttl_ms 0 keeps the ttl. LEASED_ELOST, LEASED_ENOTHELD. */
+/* ttl_ms 0 keeps the ttl, value NULL the value. LEASED_ELOST, LEASED_ENOTHELD. */
 int verb_renew(struct leased_client *client, const char *name, const struct holder *holder,
-	uint64_t token, int64_t ttl_ms, int64_t *ret_expires_in_ms, struct leased_error *err);
+	uint64_t token, int64_t ttl_ms, const char *value, int64_t *ret_expires_in_ms,
+	struct leased_error *err);
 
+/* exit_status NULL: none. */
 int verb_release(struct leased_client *client, const char *name, const struct holder *holder,
-	uint64_t token, struct leased_error *err);
+	uint64_t token, const int *exit_status, struct leased_error *err);
 
 /* Ends somebody else's grant. reply: Stolen. LEASED_EFREE: nobody holds it. */
 int verb_steal(struct leased_client *client, const char *name, const char *reason, uint64_t token,

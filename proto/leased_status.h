@@ -26,7 +26,8 @@
 	X(ENOMEM, 14, 70, "out of memory")                                                         \
 	X(EBUSY, 15, 69, "too much work queued")                                                   \
 	X(ECANCELLED, 16, 75, "cancelled")                                                         \
-	X(EFREE, 17, 75, "free")
+	X(EFREE, 17, 75, "free")                                                                   \
+	X(EDONE, 18, 75, "already done")
 
 enum leased_status {
 	LEASED_OK = 0,

@@ -86,6 +86,13 @@ int name_check(const uint8_t *name, size_t len, struct leased_error *err)
 	return check_text("name", name, len, NAME_MAX_LEN, err);
 }
 
+int slot_check(const uint8_t *slot, size_t len, struct leased_error *err)
+{
+	if (len == 0)
+		return fail(err, LEASED_EDATA, "the slot is empty");
+	return check_text("slot", slot, len, NAME_MAX_LEN, err);
+}
+
 int host_check(const uint8_t *host, size_t len, struct leased_error *err)
 {
 	if (len == 0)

@@ -21,6 +21,9 @@
  */
 int name_check(const uint8_t *name, size_t len, struct leased_error *err);
 
+/* The same rules for a slot. */
+int slot_check(const uint8_t *slot, size_t len, struct leased_error *err);
+
 /* The same rules for the host part of a holder, which besides holds no ':' and no space. */
 int host_check(const uint8_t *host, size_t len, struct leased_error *err);
 

@@ -25,6 +25,11 @@ CREATE TABLE leased.leases (
     ttl_ms       bigint NOT NULL CHECK (ttl_ms > 0),
     min_hold_ms  bigint NOT NULL DEFAULT 0 CHECK (min_hold_ms >= 0),
     value        text CHECK (octet_length(value) <= 4096),
+    slot         text COLLATE "C" CHECK (octet_length(slot) BETWEEN 1 AND 255), -- of this grant
+    slot_again   boolean,     -- a release with a non-zero exit status leaves the slot open
+    slot_keep_ms bigint CHECK (slot_keep_ms > 0), -- how long the slot is remembered
+    every_ms     bigint CHECK (every_ms > 0), -- the last interval asked for: the row is needed so long
+    ran_at       timestamptz, -- when the last grant was acquired that was released, and not undone
     UNIQUE (name, token)
 ) WITH (
     fillfactor = 50,
@@ -80,7 +85,24 @@ CREATE TABLE leased.walks (
     next_block bigint NOT NULL DEFAULT 0,
     due_at     timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO leased.walks (walked) VALUES ('events'), ('leases');
+INSERT INTO leased.walks (walked) VALUES ('events'), ('leases'), ('slots');
+
+-- Schedule ticks that were completed: a slot of a name is not granted again until it is forgotten.
+-- Written by a release, behind the lock of the lease's row; some old ones of the name go then too.
+CREATE TABLE leased.slots (
+    name         text COLLATE "C" NOT NULL,
+    slot         text COLLATE "C" NOT NULL,
+    token        bigint NOT NULL,
+    exit_status  integer,
+    done_at      timestamptz NOT NULL,
+    forget_at    timestamptz NOT NULL,
+    holder_host  text NOT NULL,
+    holder_pid   integer NOT NULL,
+    holder_nonce bigint NOT NULL,
+    principal    text NOT NULL,
+    PRIMARY KEY (name, slot)
+);
+CREATE INDEX slots_by_age ON leased.slots (name, forget_at);
 
 -- A token is epoch * 2^41 + this sequence: below 2^53, strictly rising for each name.
 CREATE SEQUENCE leased.token_seq AS bigint MINVALUE 1 MAXVALUE 2199023255551 CACHE 1 NO CYCLE;

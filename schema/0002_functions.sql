@@ -4,7 +4,8 @@
 -- else. A lease taken here belongs to session_user, as one taken through the daemon belongs to the
 -- principal behind the connection.
 --
--- SQLSTATE class LE: LE001 not held (guard, renew, release) · LE002 bad argument · LE003 epochs used up.
+-- SQLSTATE class LE: LE001 not held (guard, renew, release) · LE002 bad argument · LE003 epochs used up
+-- · LE005 already done (try_acquire: the slot was completed, or the interval is not over).
 
 -- The server's timeline, 0 where a hardened or managed server has withdrawn the functions that tell it.
 -- In plpgsql, since PostgreSQL checks the right to a function of plain SQL before any CASE is looked at.
@@ -64,14 +65,25 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION leased.check_name(name text) RETURNS void
+-- What a lease name may be, and a slot.
+CREATE FUNCTION leased.check_name(name text, what text DEFAULT 'lease name') RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF name IS NULL OR octet_length(name) NOT BETWEEN 1 AND 255 THEN
-        RAISE EXCEPTION 'leased: a lease name has 1 to 255 bytes, this one has %',
+        RAISE EXCEPTION 'leased: a % has 1 to 255 bytes, this one has %', what,
             coalesce(octet_length(name), 0) USING ERRCODE = 'LE002';
     ELSIF name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
-        RAISE EXCEPTION 'leased: a lease name holds no control characters' USING ERRCODE = 'LE002';
+        RAISE EXCEPTION 'leased: a % holds no control characters', what USING ERRCODE = 'LE002';
+    END IF;
+END
+$$;
+
+CREATE FUNCTION leased.check_value(value text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF octet_length(value) > 4096 THEN
+        RAISE EXCEPTION 'leased: a value has at most 4096 bytes, this one has %',
+            octet_length(value) USING ERRCODE = 'LE002';
     END IF;
 END
 $$;
@@ -183,97 +195,12 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 SELECT pg_notify('leased', format(E's\t%s\t%s\t%s\t%s: %s', token, name, principal, stealer, reason))
 $$;
 
--- Takes the lease, or returns no row when someone else holds it (or a guarded transaction still uses
--- an expired one). nonce: 64 random bits, drawn by the caller for each acquisition; the same holder
--- again gets the same grant. Never waits for a row lock of a guarded transaction.
-CREATE FUNCTION leased.try_acquire(
-    name text, host text, pid integer, nonce bigint,
-    ttl interval DEFAULT '90 seconds', min_hold interval DEFAULT '0', value text DEFAULT NULL,
-    OUT token bigint, OUT expires_at timestamptz)
-RETURNS SETOF record
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    p_ttl_ms      bigint := leased.to_ms('ttl', ttl, 1);
-    p_min_hold_ms bigint := leased.to_ms('min_hold', min_hold, 0);
-    base          bigint;
-    free_since    timestamptz;
-    l             leased.leases;
-BEGIN
-    PERFORM leased.check_name(try_acquire.name);
-    PERFORM leased.check_holder(try_acquire.host, try_acquire.pid, try_acquire.nonce);
-    IF octet_length(try_acquire.value) > 4096 THEN
-        RAISE EXCEPTION 'leased: a value has at most 4096 bytes, this one has %',
-            octet_length(try_acquire.value) USING ERRCODE = 'LE002';
-    END IF;
-
-    -- Look first: a refusal then locks and writes nothing. A few rounds, since what is seen may be gone.
-    FOR round IN 1..5 LOOP
-        SELECT * INTO l FROM leased.leases x WHERE x.name = try_acquire.name;
-        IF FOUND AND l.expires_at > clock_timestamp() THEN
-            IF l.released_at IS NULL AND l.holder_nonce = try_acquire.nonce
-               AND l.holder_pid = try_acquire.pid AND l.holder_host = try_acquire.host
-               AND l.principal = session_user THEN
-                token := l.token;
-                expires_at := l.expires_at;
-                RETURN NEXT;
-            END IF;
-            RETURN;
-        END IF;
-        IF EXISTS (SELECT FROM leased.queue q WHERE q.name = try_acquire.name) THEN
-            RETURN; -- somebody waits for it
-        END IF;
-        IF l.name IS NOT NULL THEN
-            free_since := l.expires_at;
-            SELECT * INTO l FROM leased.leases x
-             WHERE x.name = try_acquire.name AND x.expires_at <= clock_timestamp()
-               FOR UPDATE SKIP LOCKED;
-            IF NOT FOUND THEN
-                -- Taken just now, or guarded; or, idle for so long, just being deleted: soon over.
-                PERFORM pg_sleep(0.01) FROM leased.settings s
-                  WHERE free_since < clock_timestamp() - s.idle_keep_ms * interval '1 millisecond';
-                IF NOT FOUND THEN
-                    RETURN;
-                END IF;
-                CONTINUE;
-            END IF;
-            IF l.released_at IS NULL THEN
-                INSERT INTO leased.events (name, token, ended, holder_host, holder_pid,
-                    holder_nonce, principal, acquired_at, ended_at)
-                SELECT l.name, l.token, 'expired', l.holder_host, l.holder_pid,
-                    l.holder_nonce, l.principal, l.acquired_at, l.expires_at
-                  FROM leased.settings s WHERE s.history_keep_ms > 0;
-            END IF;
-        END IF;
-        base := leased.epoch_base();
-        -- The clock is read behind the row's lock: a grant begins after the one before has ended.
-        INSERT INTO leased.leases AS x (name, token, holder_host, holder_pid, holder_nonce,
-            principal, acquired_at, renewed_at, expires_at, ttl_ms, min_hold_ms, value)
-        SELECT try_acquire.name, base + nextval('leased.token_seq'), try_acquire.host,
-            try_acquire.pid, try_acquire.nonce, session_user, t.now, t.now,
-            t.now + p_ttl_ms * interval '1 millisecond', p_ttl_ms, p_min_hold_ms, try_acquire.value
-          FROM (SELECT clock_timestamp() AS now OFFSET 0) t
-        ON CONFLICT (name) DO UPDATE SET
-            token = greatest(base + nextval('leased.token_seq'), x.token + 1),
-            holder_host = excluded.holder_host, holder_pid = excluded.holder_pid,
-            holder_nonce = excluded.holder_nonce, principal = excluded.principal,
-            acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
-            expires_at = excluded.expires_at, released_at = NULL,
-            ttl_ms = excluded.ttl_ms, min_hold_ms = excluded.min_hold_ms, value = excluded.value
-        WHERE x.expires_at <= excluded.acquired_at
-        RETURNING x.token, x.expires_at INTO token, expires_at;
-        IF FOUND THEN
-            RETURN NEXT;
-            RETURN;
-        END IF;
-    END LOOP;
-END
-$$;
-
--- Extends the lease to now + ttl (as before when NULL). Raises LE001 when it is not held by exactly
--- this holder and session_user any more. Returns the new expiry.
+-- Extends the lease to now + ttl (as before when NULL) and publishes value (NULL keeps the one there
+-- is, '' takes it away). Raises LE001 when it is not held by exactly this holder and session_user any
+-- more. Returns the new expiry.
 CREATE FUNCTION leased.renew(
-    name text, token bigint, host text, pid integer, nonce bigint, ttl interval DEFAULT NULL)
+    name text, token bigint, host text, pid integer, nonce bigint, ttl interval DEFAULT NULL,
+    value text DEFAULT NULL)
 RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -282,12 +209,14 @@ DECLARE
     l        leased.leases;
     result   timestamptz;
 BEGIN
+    PERFORM leased.check_value(renew.value);
     -- Lock first, then look at the clock: a renewal that waited past the expiry has lost.
     SELECT * INTO l FROM leased.leases x WHERE x.name = renew.name FOR NO KEY UPDATE;
     PERFORM leased.check_claim(l, renew.name, renew.token, renew.host, renew.pid, renew.nonce, 'renew');
     UPDATE leased.leases x
        SET renewed_at = t.now, ttl_ms = coalesce(p_ttl_ms, x.ttl_ms),
-           expires_at = t.now + coalesce(p_ttl_ms, x.ttl_ms) * interval '1 millisecond'
+           expires_at = t.now + coalesce(p_ttl_ms, x.ttl_ms) * interval '1 millisecond',
+           value = CASE WHEN renew.value IS NULL THEN x.value ELSE nullif(renew.value, '') END
       FROM (SELECT clock_timestamp() AS now OFFSET 0) t
      WHERE x.name = renew.name
     RETURNING x.expires_at INTO STRICT result;
@@ -295,9 +224,11 @@ BEGIN
 END
 $$;
 
--- Gives the lease back; exit_status is kept in the history. Raises LE001 when it is not held.
+-- Gives the lease back; exit_status is kept in the history. Raises LE001 when it is not held. undone:
+-- the work was not done, so that the slot stays open and the grant is no run that `every` counts.
 CREATE FUNCTION leased.release(
-    name text, token bigint, host text, pid integer, nonce bigint, exit_status integer DEFAULT NULL)
+    name text, token bigint, host text, pid integer, nonce bigint, exit_status integer DEFAULT NULL,
+    undone boolean DEFAULT false)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -311,13 +242,17 @@ BEGIN
     t := clock_timestamp();
     UPDATE leased.leases x
        SET released_at = t,
-           expires_at = greatest(t, x.acquired_at + x.min_hold_ms * interval '1 millisecond')
+           expires_at = greatest(t, x.acquired_at + x.min_hold_ms * interval '1 millisecond'),
+           ran_at = CASE WHEN release.undone THEN x.ran_at ELSE x.acquired_at END
      WHERE x.name = release.name;
     INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce,
         principal, acquired_at, ended_at, exit_status)
     SELECT l.name, l.token, 'released', l.holder_host, l.holder_pid, l.holder_nonce,
         l.principal, l.acquired_at, t, release.exit_status
       FROM leased.settings s WHERE s.history_keep_ms > 0;
+    IF l.slot IS NOT NULL AND NOT coalesce(release.undone, false) THEN
+        PERFORM leased.complete_slot(l, release.exit_status, t);
+    END IF;
     PERFORM leased.notify_next(ARRAY[release.name], 0);
 END
 $$;
@@ -444,9 +379,9 @@ BEGIN
     END IF;
     GRANT USAGE ON SCHEMA leased TO leased_app;
     GRANT EXECUTE ON FUNCTION
-        leased.try_acquire(text, text, integer, bigint, interval, interval, text),
-        leased.renew(text, bigint, text, integer, bigint, interval),
-        leased.release(text, bigint, text, integer, bigint, integer),
+        leased.try_acquire(text, text, integer, bigint, interval, interval, text, text, text, interval, interval),
+        leased.renew(text, bigint, text, integer, bigint, interval, text),
+        leased.release(text, bigint, text, integer, bigint, integer, boolean),
         leased.guard(text, bigint),
         leased.get(text),
         leased.history(text, integer)

@@ -52,7 +52,8 @@ $$;
 -- One step through the leases: rows that have been free for longer than keep_ms go. Never one that is
 -- held or in its minimum hold (it has not expired), that a guard or a taker has locked, or that was
 -- taken again a moment ago (it is looked at again behind its lock); nor one whose token the sequence has
--- not reached, so that the next grant of the name has a higher one in any case.
+-- not reached, so that the next grant of the name has a higher one in any case; nor one that still knows
+-- of a run which counts for its interval.
 CREATE FUNCTION leased.trim_leases(keep_ms bigint, history_keep_ms bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -76,6 +77,7 @@ BEGIN
          WHERE l.ctid >= format('(%s,0)', w.next_block)::tid
            AND l.ctid < format('(%s,0)', w.next_block + step_blocks)::tid
            AND l.expires_at < free_by AND l.token <= reached
+           AND coalesce(leased.next_run(l.ran_at, l.every_ms) < clock_timestamp(), true)
          LIMIT step_rows FOR UPDATE SKIP LOCKED
     ), gone AS (
         DELETE FROM leased.leases l WHERE l.ctid = ANY (ARRAY(SELECT place FROM idle)) RETURNING l.*
@@ -93,7 +95,35 @@ BEGIN
 END
 $$;
 
--- One step of both walks, where they are due; when the next one is. Arguments that are not NULL become
+-- One step through the slots: those that may be forgotten go, of names that are not used any more.
+CREATE FUNCTION leased.trim_slots() RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    step_blocks CONSTANT bigint := 64;
+    step_rows   CONSTANT bigint := 1000;
+    day_ms      CONSTANT bigint := 86400000;
+    w           leased.walks;
+    n           bigint;
+BEGIN
+    SELECT * INTO w FROM leased.walks x
+     WHERE x.walked = 'slots' AND x.due_at <= clock_timestamp() FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    WITH old AS MATERIALIZED (
+        SELECT s.ctid AS place FROM leased.slots s
+         WHERE s.ctid >= format('(%s,0)', w.next_block)::tid
+           AND s.ctid < format('(%s,0)', w.next_block + step_blocks)::tid
+           AND s.forget_at < clock_timestamp()
+         LIMIT step_rows FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM leased.slots s WHERE s.ctid = ANY (ARRAY(SELECT place FROM old));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    PERFORM leased.end_step(w, step_blocks, n = step_rows, day_ms);
+END
+$$;
+
+-- One step of all walks, where they are due; when the next one is. Arguments that are not NULL become
 -- the settings.
 CREATE FUNCTION leased.trim(history_keep_ms bigint DEFAULT NULL, idle_keep_ms bigint DEFAULT NULL,
     OUT n_events bigint, OUT n_leases bigint, OUT due_in_ms bigint)
@@ -112,6 +142,7 @@ BEGIN
     SELECT * INTO STRICT s FROM leased.settings;
     n_events := leased.trim_events(s.history_keep_ms);
     n_leases := leased.trim_leases(s.idle_keep_ms, s.history_keep_ms);
+    PERFORM leased.trim_slots();
     SELECT greatest(0, extract(epoch FROM min(due_at) - clock_timestamp()) * 1000)::bigint
       INTO STRICT due_in_ms FROM leased.walks;
 END

@@ -39,7 +39,7 @@ WITH req AS MATERIALIZED (
         holder_nonce = excluded.holder_nonce, principal = excluded.principal,
         acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
         expires_at = excluded.expires_at, released_at = NULL, ttl_ms = excluded.ttl_ms,
-        min_hold_ms = excluded.min_hold_ms, value = excluded.value
+        min_hold_ms = excluded.min_hold_ms, value = excluded.value, slot = NULL
     WHERE l.expires_at <= now()
     RETURNING l.name, l.token, l.expires_at
 ), left_queue AS (

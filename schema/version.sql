@@ -4,6 +4,7 @@ WITH needed (thing, rights) AS (VALUES
     ('leased.leases', 'SELECT INSERT UPDATE'),
     ('leased.events', 'SELECT INSERT'),
     ('leased.cluster', 'SELECT'),
+    ('leased.slots', 'SELECT INSERT UPDATE DELETE'),
     ('leased.waiters', 'SELECT INSERT UPDATE DELETE'),
     ('leased.daemons', 'SELECT INSERT UPDATE DELETE'),
     ('leased.queue', 'SELECT'),
@@ -12,6 +13,11 @@ WITH needed (thing, rights) AS (VALUES
     ('leased.epoch_base()', 'EXECUTE'),
     ('leased.timeline()', 'EXECUTE'),
     ('leased.trim(bigint,bigint)', 'EXECUTE'),
+    ('leased.settings', 'SELECT'),
+    ('leased.next_run(timestamptz,bigint)', 'EXECUTE'),
+    ('leased.is_done(text,text,bigint)', 'EXECUTE'),
+    ('leased.complete_slot(leased.leases,integer,timestamptz)', 'EXECUTE'),
+    ('leased.take(text,text,integer,bigint,text,bigint,bigint,text,bigint,text,boolean,bigint,bigint)', 'EXECUTE'),
     ('leased.notify_next(text[],bigint)', 'EXECUTE'),
     ('leased.notify_stolen(text,bigint,text,text,text)', 'EXECUTE')
 )

@@ -8,6 +8,10 @@
 /* Type oids of PostgreSQL (src/include/catalog/pg_type.dat); they never change. */
 enum { OID_BOOL = 16, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
 
+/* Of a row in list.sql and, first, in look.sql and steal.sql; of all of look.sql. */
+#define VIEW_COLUMNS 14
+#define LOOK_COLUMNS 23
+
 enum column {
 	COL_END,
 	COL_NAME,
@@ -23,18 +27,26 @@ enum column {
 	COL_PLACE,
 	COL_RETRY,
 	COL_REASON,
+	COL_UNDONE,
+	COL_SLOT,
+	COL_SLOT_AGAIN,
+	COL_EVERY_MS,
 };
 
 /* The arrays of each statement, in the order of its parameters. */
 static const enum column columns[VERB_COUNT][PARAMS_MAX + 1] = {
 	[VERB_ACQUIRE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_TTL_MS,
 		COL_MIN_HOLD_MS, COL_VALUE, COL_PLACE, COL_END },
+	[VERB_ACQUIRE_LIMITED] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_TTL_MS,
+		COL_MIN_HOLD_MS, COL_VALUE, COL_PLACE, COL_SLOT, COL_SLOT_AGAIN, COL_EVERY_MS, COL_END },
 	[VERB_RENEW] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
 		COL_TTL_MS, COL_END },
+	[VERB_RENEW_VALUE] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
+		COL_TTL_MS, COL_VALUE, COL_END },
 	[VERB_RELEASE] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
-		COL_EXIT_STATUS, COL_RETRY, COL_END },
+		COL_EXIT_STATUS, COL_RETRY, COL_UNDONE, COL_END },
 	[VERB_STEAL] = { COL_NAME, COL_TOKEN, COL_PRINCIPAL, COL_REASON, COL_END },
-	[VERB_LOOK] = { COL_NAME, COL_END },
+	[VERB_LOOK] = { COL_NAME, COL_SLOT, COL_EVERY_MS, COL_END },
 	[VERB_QUEUE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_END },
 	[VERB_LEAVE] = { COL_NAME, COL_PLACE, COL_END },
 	[VERB_BEAT] = { COL_END },
@@ -47,11 +59,28 @@ static uint32_t column_oid(enum column column)
 	case COL_HOST:
 	case COL_PRINCIPAL:
 	case COL_REASON:
-	case COL_VALUE: return OID_TEXT;
-	case COL_RETRY: return OID_BOOL;
+	case COL_VALUE:
+	case COL_SLOT: return OID_TEXT;
+	case COL_RETRY:
+	case COL_UNDONE:
+	case COL_SLOT_AGAIN: return OID_BOOL;
 	case COL_PID:
 	case COL_EXIT_STATUS: return OID_INT4;
 	default: return OID_INT8;
+	}
+}
+
+/* What a request does not say is NULL: the statement keeps what there is, or does without. */
+static bool is_null(enum column column, const struct request *req)
+{
+	switch (column) {
+	case COL_TTL_MS: return req->ttl_ms == 0;
+	case COL_VALUE: return !req->has_value;
+	case COL_EXIT_STATUS: return !req->has_exit_status;
+	case COL_SLOT:
+	case COL_SLOT_AGAIN: return req->slot.len == 0;
+	case COL_EVERY_MS: return req->every_ms == 0;
+	default: return false;
 	}
 }
 
@@ -59,6 +88,10 @@ static void put_element(struct params *p, enum column column, const struct reque
 {
 	const struct claim *c = &req->claim;
 
+	if (is_null(column, req)) {
+		put_null(p);
+		return;
+	}
 	switch (column) {
 	case COL_NAME: put_text_element(p, c->name); break;
 	case COL_HOST: put_text_element(p, c->host); break;
@@ -66,28 +99,17 @@ static void put_element(struct params *p, enum column column, const struct reque
 	case COL_TOKEN: put_i64_element(p, (int64_t)c->token); break;
 	case COL_PID: put_i32_element(p, c->pid); break;
 	case COL_NONCE: put_i64_element(p, (int64_t)c->nonce); break;
+	case COL_TTL_MS: put_i64_element(p, req->ttl_ms); break;
 	case COL_MIN_HOLD_MS: put_i64_element(p, req->min_hold_ms); break;
-	case COL_REASON: put_text_element(p, req->reason); break;
+	case COL_VALUE: put_text_element(p, req->value); break;
+	case COL_EXIT_STATUS: put_i32_element(p, req->exit_status); break;
 	case COL_PLACE: put_i64_element(p, req->place); break;
 	case COL_RETRY: put_bool_element(p, req->retry || req->uncertain); break;
-	case COL_TTL_MS:
-		if (req->ttl_ms > 0)
-			put_i64_element(p, req->ttl_ms);
-		else
-			put_null(p);
-		break;
-	case COL_VALUE:
-		if (req->has_value)
-			put_text_element(p, req->value);
-		else
-			put_null(p);
-		break;
-	case COL_EXIT_STATUS:
-		if (req->has_exit_status)
-			put_i32_element(p, req->exit_status);
-		else
-			put_null(p);
-		break;
+	case COL_REASON: put_text_element(p, req->reason); break;
+	case COL_UNDONE: put_bool_element(p, req->undone); break;
+	case COL_SLOT: put_text_element(p, req->slot); break;
+	case COL_SLOT_AGAIN: put_bool_element(p, req->slot_again); break;
+	case COL_EVERY_MS: put_i64_element(p, req->every_ms); break;
 	case COL_END: break;
 	}
 }
@@ -95,11 +117,13 @@ static void put_element(struct params *p, enum column column, const struct reque
 /* An array as array_recv takes it: dimensions, has-nulls, element type, then length and lower bound. */
 static void put_array(struct params *p, enum column column, const struct batch *batch)
 {
-	bool nullable = column == COL_TTL_MS || column == COL_VALUE || column == COL_EXIT_STATUS;
+	bool has_nulls = false;
 
+	for (size_t i = 0; i < batch->n && !has_nulls; i++)
+		has_nulls = is_null(column, batch->reqs[i]);
 	begin_param(p);
 	put_i32(p, 1);
-	put_i32(p, nullable);
+	put_i32(p, has_nulls);
 	put_i32(p, (int32_t)column_oid(column));
 	put_i32(p, (int32_t)batch->n);
 	put_i32(p, 1);
@@ -127,7 +151,10 @@ int batch_encode(const struct batch *batch, struct params *params)
 			put_array(params, *c, batch);
 	if (batch->verb == VERB_ACQUIRE)
 		put_flag(params, batch->short_epoch);
+	if (batch->verb == VERB_ACQUIRE_LIMITED)
+		put_i64_param(params, batch->slot_keep_ms);
 	switch (batch->verb) {
+	case VERB_ACQUIRE_LIMITED:
 	case VERB_ACQUIRE:
 	case VERB_RELEASE:
 	case VERB_STEAL:
@@ -197,7 +224,7 @@ static int decode_release(struct batch *batch, const PGresult *result, int row)
 	return 0;
 }
 
-/* Columns of look.sql, list.sql and steal.sql. NULL: out of memory, or not such a row. */
+/* The columns that look.sql, list.sql and steal.sql begin with. NULL: out of memory, or not such a row. */
 static struct lease_view *read_view(const PGresult *result, int row)
 {
 	struct text name, host, principal, value;
@@ -205,7 +232,7 @@ static struct lease_view *read_view(const PGresult *result, int row)
 	int64_t token, nonce, acquired, expires, now;
 	char *at;
 
-	if (PQnfields(result) < 14 || !get_i64(result, row, 13, &v.waiters) || !get_i64(result, row, 2, &token) ||
+	if (PQnfields(result) < VIEW_COLUMNS || !get_i64(result, row, 13, &v.waiters) || !get_i64(result, row, 2, &token) ||
 		!get_i32(result, row, 4, &v.claim.pid) || !get_i64(result, row, 5, &nonce) ||
 		!get_i64(result, row, 7, &acquired) || !get_i64(result, row, 8, &expires) ||
 		!get_bool(result, row, 9, &v.released) || !get_i64(result, row, 10, &v.ttl_ms) ||
@@ -234,15 +261,73 @@ static struct lease_view *read_view(const PGresult *result, int row)
 	return view;
 }
 
+/* The rest of the columns of look.sql: the slot was completed. NULL: as for read_view. */
+static struct done_view *read_slot(const PGresult *result, int row)
+{
+	struct text host = get_text(result, row, 15), principal = get_text(result, row, 18);
+	struct done_view d = { .by_slot = true }, *done;
+	int64_t token, nonce, at, now;
+	char *texts;
+
+	if (!get_i64(result, row, 14, &token) || !get_i32(result, row, 16, &d.claim.pid) ||
+		!get_i64(result, row, 17, &nonce) || !get_i64(result, row, 20, &at) ||
+		!get_i64(result, row, 12, &now))
+		return NULL;
+	done = malloc(sizeof *done + host.len + principal.len);
+	if (!done)
+		return NULL;
+	d.claim.token = (uint64_t)token;
+	d.claim.nonce = (uint64_t)nonce;
+	d.has_exit_status = get_i32(result, row, 19, &d.exit_status);
+	d.ago_ms = (now - at) / 1000;
+	*done = d;
+	texts = (char *)(done + 1);
+	done->claim.host = copy_text(&texts, host);
+	done->claim.principal = copy_text(&texts, principal);
+	return done;
+}
+
+/* The interval is not over. Whose run it was, the row tells as long as it is the last grant. */
+static struct done_view *read_interval(const PGresult *result, int row, const struct lease_view *view)
+{
+	struct done_view *done = calloc(1, sizeof *done);
+	int64_t ran, next, now;
+
+	if (!done || !view || !get_i64(result, row, 21, &ran) || !get_i64(result, row, 22, &next) ||
+		!get_i64(result, row, 12, &now)) {
+		free(done);
+		return NULL;
+	}
+	if (view->acquired_at_us == ran + PG_EPOCH_US)
+		done->claim = view->claim; /* whose texts live as long */
+	done->ago_ms = (now - ran) / 1000;
+	done->left_ms = (next - now) / 1000;
+	return done;
+}
+
 static int decode_look(struct batch *batch, const PGresult *result, int row)
 {
 	struct request *req = by_position(batch, result, row);
 
-	if (!req || req->view)
+	if (!req || req->view || req->done_by)
 		return LEASED_EINTERNAL;
-	req->view = read_view(result, row);
 	req->found = true;
-	return req->view ? 0 : LEASED_ENOMEM;
+	if (!PQgetisnull(result, row, 1)) {
+		req->view = read_view(result, row);
+		if (!req->view)
+			return LEASED_ENOMEM;
+	}
+	if (batch->verb != VERB_LOOK)
+		return 0;
+	if (PQnfields(result) != LOOK_COLUMNS)
+		return LEASED_EINTERNAL;
+	if (!PQgetisnull(result, row, 14))
+		req->done_by = read_slot(result, row);
+	else if (!PQgetisnull(result, row, 21))
+		req->done_by = read_interval(result, row, req->view);
+	else
+		return 0;
+	return req->done_by ? 0 : LEASED_ENOMEM;
 }
 
 /* Each request has a row, in order. */
@@ -295,7 +380,9 @@ int batch_decode(struct batch *batch, const PGresult *result)
 		return decode_list(batch->reqs[0], result);
 	for (int row = 0; row < PQntuples(result) && rc == 0; row++) {
 		switch (batch->verb) {
+		case VERB_ACQUIRE_LIMITED:
 		case VERB_ACQUIRE: rc = decode_grant(batch, result, row); break;
+		case VERB_RENEW_VALUE:
 		case VERB_RENEW: rc = decode_renewal(batch, result, row); break;
 		case VERB_RELEASE:
 		case VERB_LEAVE: rc = decode_release(batch, result, row); break;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "duration.h"
+#include "duration.h"
 #include "history.h"
 #include "name.h"
 #include "reply.h"
@@ -83,6 +84,26 @@ static int read_departure(struct request *req, const struct session *s, bool wan
 	return pid > 0 ? holdings_check_pid((pid_t)pid, s->principal.pid, s->principal.uid, err) : 0;
 }
 
+/* What may refuse it besides a holder: the slot, and the interval. */
+static int take_limits(struct request *req, const Leased__Acquire *m, struct leased_error *err)
+{
+	int rc = m->slot.len > 0 ? slot_check(m->slot.data, m->slot.len, err) : 0;
+
+	if (rc < 0)
+		return rc;
+	if (m->slot_on_failure != LEASED__ACQUIRE__SLOT_ON_FAILURE__DONE &&
+		m->slot_on_failure != LEASED__ACQUIRE__SLOT_ON_FAILURE__AGAIN)
+		return fail(err, LEASED_EDATA, "slot_on_failure is DONE or AGAIN");
+	if (m->slot_on_failure && m->slot.len == 0)
+		return fail(err, LEASED_EDATA, "slot_on_failure without a slot");
+	if (m->every_ms > DURATION_MAX_MS)
+		return fail(err, LEASED_EDATA, "an interval is at most ten years");
+	req->slot = as_text(m->slot);
+	req->slot_again = m->slot_on_failure == LEASED__ACQUIRE__SLOT_ON_FAILURE__AGAIN;
+	req->every_ms = (int64_t)m->every_ms;
+	return 0;
+}
+
 static int take_acquire(struct session *s, struct call *call, const Leased__Acquire *m,
 	struct leased_error *err)
 {
@@ -94,6 +115,8 @@ static int take_acquire(struct session *s, struct call *call, const Leased__Acqu
 		rc = check_ttl(s, m->ttl_ms, err);
 	if (rc == 0)
 		rc = value_check(m->value.data, m->value.len, err);
+	if (rc == 0)
+		rc = take_limits(req, m, err);
 	if (rc < 0)
 		return rc;
 	if (m->wait_ms > (uint64_t)s->all->config->wait_max_ms)
@@ -133,6 +156,10 @@ static int take_renew(struct session *s, struct call *call, const Leased__Renew 
 		if (rc == 0 && r->ttl_ms > 0)
 			rc = check_ttl(s, r->ttl_ms, err);
 		if (rc == 0)
+			rc = value_check(r->value.data, r->value.len, err);
+		if (rc == 0 && r->value.len > 0 && !r->set_value)
+			rc = fail(err, LEASED_EDATA, "a value without set_value");
+		if (rc == 0)
 			rc = read_departure(req, s, r->release_on_disconnect, r->watched_pid, err);
 		if (rc == 0 && i == 0)
 			rc = keep_principal(call, &req->claim);
@@ -143,6 +170,8 @@ static int take_renew(struct session *s, struct call *call, const Leased__Renew 
 		req->claim.principal = principal;
 		req->verb = VERB_RENEW;
 		req->ttl_ms = (int64_t)r->ttl_ms;
+		req->value = as_text(r->value);
+		req->has_value = r->set_value;
 	}
 	return 0;
 }
@@ -162,6 +191,7 @@ static int take_release(struct session *s, struct call *call, const Leased__Rele
 	req->has_exit_status = m->ending_case == LEASED__RELEASE__ENDING_EXIT_STATUS;
 	req->exit_status = m->exit_status;
 	req->retry = m->retry;
+	req->undone = m->undone;
 	return keep_principal(call, &req->claim);
 }
 

@@ -34,6 +34,8 @@ static const struct option_row rows[] = {
 	{ "ttl_max", TYPE_MS, FIELD(ttl_max_ms), "24h", 1000, DURATION_MAX_MS, "longest ttl" },
 	{ "wait_max", TYPE_MS, FIELD(wait_max_ms), "24h", 0, DURATION_MAX_MS,
 		"longest wait of an acquire" },
+	{ "slot_keep", TYPE_MS, FIELD(slot_keep_ms), "12h", 1000, DURATION_MAX_MS,
+		"a completed slot is refused for so long; the same on all daemons of a database" },
 	{ "poll_interval", TYPE_MS, FIELD(poll_interval_ms), "5s", 100, 3600000,
 		"how often waiters look for releases elsewhere" },
 	{ "handshake_timeout", TYPE_MS, FIELD(handshake_timeout_ms), "5s", 100, 600000,

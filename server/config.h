@@ -46,6 +46,7 @@ struct config {
 
 	int64_t ttl_min_ms, ttl_max_ms;
 	int64_t wait_max_ms;          /* longest wait of an acquire */
+	int64_t slot_keep_ms;         /* a completed slot is refused for so long */
 	int64_t poll_interval_ms;     /* slow poll of waiters, for releases elsewhere */
 	int64_t handshake_timeout_ms; /* from accept to a whole hello */
 	int64_t idle_timeout_ms;      /* a client that says nothing for so long is closed */

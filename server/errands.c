@@ -78,6 +78,7 @@ void errand_give_back(struct engine *e, struct request *grant)
 	if (errand) {
 		errand->grant = grant;
 		errand->req.retry = true;
+		errand->req.undone = true;
 		rc = engine_submit(e, &errand->req);
 		if (rc == 0)
 			return;
@@ -101,6 +102,7 @@ void errand_release(struct engine *e, const struct claim *claim)
 	if (!errand)
 		return;
 	errand->req.retry = true;
+	errand->req.undone = true;
 	if (engine_submit(e, &errand->req) < 0)
 		errand_free(errand);
 }

@@ -12,7 +12,7 @@
  */
 void errand_give_back(struct engine *e, struct request *grant);
 
-/* Releases a lease whose holder has gone. */
+/* Releases a lease whose holder has gone: its work is not done. */
 void errand_release(struct engine *e, const struct claim *claim);
 
 /* Leaves the queue of name. place as in leave.sql: one row, or negative: all of ours before it. */

@@ -9,7 +9,15 @@ void pending_init(struct pending *p)
 
 enum verb pending_statement(const struct request *req)
 {
-	return req->looking ? VERB_LOOK : req->queueing ? VERB_QUEUE : req->verb;
+	if (req->looking)
+		return VERB_LOOK;
+	if (req->queueing)
+		return VERB_QUEUE;
+	if (req->verb == VERB_RENEW && req->has_value)
+		return VERB_RENEW_VALUE;
+	if (req->verb == VERB_ACQUIRE && (req->slot.len > 0 || req->every_ms > 0))
+		return VERB_ACQUIRE_LIMITED;
+	return req->verb;
 }
 
 static struct list *queue_of(struct pending *p, const struct request *req)

@@ -17,27 +17,36 @@ void request_fini(struct request *req)
 	free(req->grants);
 	free(req->mark);
 	free(req->view);
+	free(req->done_by);
 	free(req->why);
 	req->listing = NULL;
 	req->grants = NULL;
 	req->mark = NULL;
 	req->n_listed = 0;
 	req->view = NULL;
+	req->done_by = NULL;
 	req->why = NULL;
 }
 
-/* Who holds a lease, for how long: "host:1:… (root@host) with token 7, for another 12s". */
+/* "host:1:0123456789abcdef (root@host)" */
+static void describe_claim(char *out, size_t size, const struct claim *c)
+{
+	char host[4 * 64 + 1], principal[4 * 64 + 1];
+
+	name_escape(host, sizeof host, (const uint8_t *)c->host.data, c->host.len);
+	name_escape(principal, sizeof principal, (const uint8_t *)c->principal.data, c->principal.len);
+	snprintf(out, size, "%s:%d:%016" PRIx64 " (%s)", host, c->pid, c->nonce, principal);
+}
+
+/* Who holds a lease, for how long: "host:1:… (root@host) holds it with token 7, for 12s more". */
 static void describe_holder(char *out, size_t size, const struct lease_view *view)
 {
-	char host[4 * 64 + 1], principal[4 * 64 + 1], left[DURATION_TEXT_SIZE];
+	char holder[LEASED_ERROR_LEN / 2], left[DURATION_TEXT_SIZE];
 
-	name_escape(host, sizeof host, (const uint8_t *)view->claim.host.data,
-		view->claim.host.len);
-	name_escape(principal, sizeof principal, (const uint8_t *)view->claim.principal.data,
-		view->claim.principal.len);
+	describe_claim(holder, sizeof holder, &view->claim);
 	duration_format(left, view->expires_in_ms > 0 ? view->expires_in_ms : 0);
-	snprintf(out, size, "%s:%d:%016" PRIx64 " (%s) holds it with token %" PRIu64 ", for %s more",
-		host, view->claim.pid, view->claim.nonce, principal, view->claim.token, left);
+	snprintf(out, size, "%s holds it with token %" PRIu64 ", for %s more", holder,
+		view->claim.token, left);
 }
 
 static void explain_claim(const struct request *req, struct leased_error *err)
@@ -80,12 +89,46 @@ static void explain_held(const struct request *req, struct leased_error *err)
 	}
 }
 
+static void explain_slot(const struct request *req, struct leased_error *err)
+{
+	char slot[64 + 1], who[LEASED_ERROR_LEN / 2], ago[DURATION_TEXT_SIZE];
+	char with[32] = "no exit status";
+	const struct done_view *d = req->done_by;
+
+	name_escape(slot, sizeof slot, (const uint8_t *)req->slot.data, req->slot.len);
+	describe_claim(who, sizeof who, &d->claim);
+	duration_format(ago, d->ago_ms > 0 ? d->ago_ms : 0);
+	if (d->has_exit_status)
+		snprintf(with, sizeof with, "exit status %d", d->exit_status);
+	fail(err, req->status, "the slot \"%s\" was completed %s ago by %s with token %" PRIu64 ", %s",
+		slot, ago, who, d->claim.token, with);
+}
+
+static void explain_done(const struct request *req, struct leased_error *err)
+{
+	char who[LEASED_ERROR_LEN / 2] = "", ago[DURATION_TEXT_SIZE], left[DURATION_TEXT_SIZE];
+	const struct done_view *d = req->done_by;
+
+	if (d->by_slot) {
+		explain_slot(req, err);
+		return;
+	}
+	if (d->claim.host.len > 0)
+		describe_claim(who, sizeof who, &d->claim);
+	duration_format(ago, d->ago_ms > 0 ? d->ago_ms : 0);
+	duration_format(left, d->left_ms > 0 ? d->left_ms : 0);
+	fail(err, req->status, "it ran %s ago%s%s, the next run may start in %s", ago,
+		*who ? ", by " : "", who, left);
+}
+
 void request_explain(const struct request *req, struct leased_error *ret_why)
 {
 	if (req->why)
 		fail(ret_why, req->status, "%s", req->why);
 	else if (req->status == LEASED_EHELD || req->status == LEASED_ETIMEDOUT)
 		explain_held(req, ret_why);
+	else if (req->status == LEASED_EDONE && req->done_by)
+		explain_done(req, ret_why);
 	else if (req->status == LEASED_EBUSY)
 		fail(ret_why, req->status,
 			"too much is queued or waited for here (max_queued, max_waiters): try again later, or at another daemon");

@@ -18,8 +18,10 @@
 enum verb {
 	VERB_RELEASE,
 	VERB_RENEW,
+	VERB_RENEW_VALUE,     /* the statement of a RENEW that changes the value */
 	VERB_STEAL,
 	VERB_ACQUIRE,
+	VERB_ACQUIRE_LIMITED, /* the statement of an ACQUIRE with a slot or an interval */
 	VERB_LOOK,
 	VERB_QUEUE, /* from here on the engine's own: stand in line */
 	VERB_LEAVE, /* leave the line */
@@ -30,7 +32,7 @@ enum verb {
 	VERB_FAILED,  /* of a prefix: those that ended badly */
 	VERB_TRIM,    /* a step of the housekeeping */
 };
-#define VERB_COUNT 13
+#define VERB_COUNT 15
 
 static inline bool verb_is_aside(enum verb verb)
 {
@@ -64,6 +66,16 @@ struct lease_view {
 	int64_t waiters;       /* on all daemons */
 };
 
+/* Why an acquire is refused: its slot was completed, or the interval since the last run is not over. */
+struct done_view {
+	struct claim claim; /* whose run it was, without its name; an empty host: not known any more */
+	bool by_slot;
+	bool has_exit_status;
+	int32_t exit_status;
+	int64_t ago_ms;     /* since the slot was completed, or since the last run began */
+	int64_t left_ms;    /* not by_slot: until the next run may begin */
+};
+
 /* What a read of the past asks for, beside a name or a prefix, and where it goes on. */
 struct past_query {
 	int64_t since_ms;    /* ended less than so long ago */
@@ -87,12 +99,16 @@ struct request {
 	struct claim claim;
 	int64_t ttl_ms;        /* RENEW: 0 keeps the ttl */
 	int64_t min_hold_ms;
-	struct text value;     /* ACQUIRE */
-	bool has_value;
+	struct text value;     /* ACQUIRE, RENEW: published with the lease */
+	bool has_value;        /* RENEW: false keeps the value */
+	struct text slot;      /* ACQUIRE: a schedule tick; empty: none */
+	bool slot_again;       /* ACQUIRE: a release with a non-zero exit status leaves the slot open */
+	int64_t every_ms;      /* ACQUIRE: at most one run in so long; 0: no such bound */
 	bool release_on_disconnect; /* ACQUIRE, RENEW: see holdings.h */
 	pid_t watched_pid;
 	bool has_exit_status;  /* RELEASE */
 	int32_t exit_status;
+	bool undone;           /* RELEASE: nothing was done under it, so that the slot stays open */
 	bool retry;            /* RELEASE: having been released by this claim is success */
 	int64_t wait_ms;       /* ACQUIRE: 0 does not wait */
 	struct text reason;    /* STEAL, by claim.principal */
@@ -107,6 +123,7 @@ struct request {
 	int status;
 	int64_t expires_in_ms;       /* granted, renewed: time left by the database's clock */
 	struct lease_view *view;     /* LOOK, STEAL, and why not; NULL: no row. Freed by request_fini */
+	struct done_view *done_by;   /* ACQUIRE, once looked at: refused for it, whatever the row. Likewise */
 	struct lease_view **listing; /* LIST */
 	struct grant_view **grants;  /* HISTORY, LAPSED, FAILED */
 	struct grant_view *mark;     /* their step was full and ended here; NULL: there is no more */

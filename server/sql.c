@@ -11,7 +11,9 @@
 #define FILE_OF(name) ".incbin \"" LEASED_SQL_DIR "/" name "\"\n"
 
 EMBED(sql_acquire, FILE_OF("acquire.sql"));
+EMBED(sql_acquire_limited, FILE_OF("acquire_limited.sql"));
 EMBED(sql_renew, FILE_OF("renew.sql"));
+EMBED(sql_renew_value, FILE_OF("renew_value.sql"));
 EMBED(sql_release, FILE_OF("release.sql"));
 EMBED(sql_look, FILE_OF("look.sql"));
 EMBED(sql_list, FILE_OF("list.sql"));
@@ -27,7 +29,8 @@ EMBED(sql_version, FILE_OF("version.sql"));
 EMBED(sql_probe, FILE_OF("probe.sql"));
 EMBED(sql_settings, FILE_OF("settings.sql"));
 EMBED(sql_0001, FILE_OF("0001_leases.sql"));
-EMBED(sql_0002, FILE_OF("0002_trim.sql") FILE_OF("0002_functions.sql"));
+EMBED(sql_0002, FILE_OF("0002_trim.sql") FILE_OF("0002_acquire.sql")
+	FILE_OF("0002_functions.sql"));
 
 static const struct migration {
 	const char *name, *text;

@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 /* The daemon's statements, prepared under these names. */
-extern const char sql_acquire[], sql_renew[], sql_release[], sql_look[], sql_list[], sql_probe[];
-extern const char sql_steal[], sql_queue[], sql_leave[], sql_beat[], sql_settings[];
+extern const char sql_acquire[], sql_acquire_limited[], sql_renew[], sql_renew_value[];
+extern const char sql_release[], sql_look[], sql_list[], sql_probe[], sql_steal[], sql_queue[], sql_leave[], sql_beat[], sql_settings[];
 extern const char sql_history[], sql_failed[], sql_lapsed[], sql_trim[], sql_version[];
 
 /* The version that this daemon needs: the number of the last migration. */

@@ -3,6 +3,7 @@
  *
  *   submit -> ask -----------------------------> granted
  *              '-> look -> held by another ----> EHELD       it does not wait
+ *                   |-> slot, interval is over -> EDONE      also when it waits
  *                   |        '-> place -> ask -> parked ---> ask    its turn: release, notice, expiry
  *                   '-> should have worked ----> ask         the row was locked: a little later
  *
@@ -28,6 +29,7 @@ static void not_to_be_had(struct engine *e, struct request *req);
 static void look_came_back(struct engine *e, struct request *req);
 static void place_came_back(struct engine *e, struct request *req);
 static void failed(struct engine *e, struct request *req);
+static void already_done(struct engine *e, struct request *req);
 static void next_turn(struct engine *e, struct name_queue *queue);
 
 void turns_set_place(struct engine *e, struct request *req, int64_t place)
@@ -143,6 +145,10 @@ static void look_came_back(struct engine *e, struct request *req)
 		req->claim.token = req->view->claim.token; /* asked again with the same nonce */
 		req->expires_in_ms = req->view->expires_in_ms;
 		granted(e, req);
+		return;
+	}
+	if (req->done_by) {
+		already_done(e, req);
 		return;
 	}
 	if (req->queue) {
@@ -289,6 +295,16 @@ static void failed(struct engine *e, struct request *req)
 		next_turn(e, queue);
 	}
 	engine_finish(e, req, req->status);
+}
+
+/* Nothing is left to do, whoever holds the lease: its place goes, and the next in line may try. */
+static void already_done(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = step_down(req);
+
+	if (queue)
+		next_turn(e, queue);
+	engine_finish(e, req, LEASED_EDONE);
 }
 
 /* Those behind one that has its answer: whoever does not wait, and whoever holds the lease already. */

@@ -29,7 +29,9 @@ static const struct statement {
 } statements[VERB_COUNT] = {
 	[VERB_RELEASE] = { "release", sql_release },
 	[VERB_RENEW] = { "renew", sql_renew },
+	[VERB_RENEW_VALUE] = { "renew_value", sql_renew_value },
 	[VERB_ACQUIRE] = { "acquire", sql_acquire },
+	[VERB_ACQUIRE_LIMITED] = { "acquire_limited", sql_acquire_limited },
 	[VERB_STEAL] = { "steal", sql_steal },
 	[VERB_LOOK] = { "look", sql_look },
 	[VERB_QUEUE] = { "queue", sql_queue },
@@ -430,6 +432,7 @@ static int send_batch(struct writer *w, struct batch *batch)
 
 	batch->short_epoch = !w->info.pooled;
 	batch->daemon = w->daemon;
+	batch->slot_keep_ms = w->config->slot_keep_ms;
 	batch->keeps_history = w->config->history_keep_ms > 0;
 	if (batch_encode(batch, p) < 0)
 		return 0;
@@ -442,7 +445,7 @@ static int send_batch(struct writer *w, struct batch *batch)
 static bool must_be_durable(const struct flight *f)
 {
 	for (size_t i = 0; i < f->n_batches; i++)
-		if (f->batches[i].verb <= VERB_ACQUIRE)
+		if (f->batches[i].verb < VERB_LOOK)
 			return true;
 	return false;
 }

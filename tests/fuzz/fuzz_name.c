@@ -15,6 +15,7 @@ static void check_rules(const uint8_t *data, size_t size)
 	bool is_host = host_check(data, size, NULL) == 0;
 
 	assert(is_name == (is_prefix && size > 0));
+	assert(is_name == (slot_check(data, size, NULL) == 0));
 	assert(!is_name || (size <= NAME_MAX_LEN && is_value));
 	assert(!is_host || (is_name && !memchr(data, ':', size) && !memchr(data, ' ', size)));
 	assert(!is_value || (size <= VALUE_MAX_LEN && (size == 0 || !memchr(data, 0, size))));

@@ -47,8 +47,8 @@ def test_large_batches_keep_the_plan(postgres, database):
         conn.execute("ANALYZE leased.leases")
         settings = (schema / "settings.sql").read_text().replace("$1", "'0'").replace("$2", "'0'").replace("$3", "false")
         conn.execute(settings)
-        types = {"renew": "text[], int8[], text[], int4[], int8[], text[], int8[]", "release": "text[], int8[], text[], int4[], int8[], text[], int4[], bool[], int8, bool",
-                 "acquire": "text[], text[], int4[], int8[], text[], int8[], int8[], text[], int8[], bool, bool", "look": "text[]",
+        types = {"renew": "text[], int8[], text[], int4[], int8[], text[], int8[]", "release": "text[], int8[], text[], int4[], int8[], text[], int4[], bool[], bool[], int8, bool",
+                 "acquire": "text[], text[], int4[], int8[], text[], int8[], int8[], text[], int8[], bool, bool", "look": "text[], text[], int8[]",
                  "history": "text, int8, int8, int4, int4", "lapsed": "text, int8, text, int4, int4",
                  "failed": "text, int8, timestamptz, text, int8, int4, int4"}
         for name, parameters in types.items():

@@ -83,7 +83,7 @@ def test_a_ttl_that_is_none_is_a_usage_error(ttl):
         refused(ctl(NOBODY, command[0], f"--ttl={ttl}", *command[1:]), USAGE, "the ttl")
 
 
-LATER = (["watch"], ["keygen"], ["bench"], ["acquire", "--slot", "1", "x"], ["acquire", "--count", "2", "x"],
+LATER = (["watch"], ["keygen"], ["bench"], ["acquire", "--count", "2", "x"],
          ["acquire", "--and", "y", "x"], ["acquire", "--shared", "x"], ["--key", "k", "list"])
 
 

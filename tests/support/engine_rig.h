@@ -32,8 +32,9 @@ int rig_teardown(void **state);
 struct text text_of(const char *s);
 struct claim claim_of(const char *name, uint64_t nonce);
 
-/* Submits a request for the name "n". */
+/* Submits a request for the name "n", or one that the test has filled. */
 void submit(struct rig *w, struct asked *a, enum verb verb, uint64_t nonce, int64_t wait_ms);
+void submit_as_is(struct rig *w, struct asked *a);
 
 /* The next request at the store must be this one. */
 struct request *next_is(struct rig *w, struct asked *a);

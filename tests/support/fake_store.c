@@ -31,7 +31,9 @@ int store_new(struct store **ret_store, uv_loop_t *loop, const struct config *co
 void store_submit(struct store *s, struct request *req)
 {
 	free(req->view);
+	free(req->done_by);
 	req->view = NULL;
+	req->done_by = NULL;
 	req->status = 0;
 	req->found = false;
 	s->queued++;
@@ -69,7 +71,7 @@ void fake_store_grant(struct store *s, struct request *req, uint64_t token, int6
 	fake_store_hit(s, req);
 }
 
-void fake_store_show(struct store *s, struct request *req, const struct claim *claim, bool released,
+static void show(struct request *req, const struct claim *claim, bool released,
 	int64_t expires_in_ms)
 {
 	req->view = calloc(1, sizeof *req->view);
@@ -78,6 +80,25 @@ void fake_store_show(struct store *s, struct request *req, const struct claim *c
 	req->view->claim = *claim;
 	req->view->released = released;
 	req->view->expires_in_ms = expires_in_ms;
+}
+
+void fake_store_show(struct store *s, struct request *req, const struct claim *claim, bool released,
+	int64_t expires_in_ms)
+{
+	show(req, claim, released, expires_in_ms);
+	fake_store_hit(s, req);
+}
+
+void fake_store_show_done(struct store *s, struct request *req, const struct claim *claim,
+	int64_t expires_in_ms, const struct claim *by)
+{
+	if (claim)
+		show(req, claim, false, expires_in_ms);
+	req->done_by = calloc(1, sizeof *req->done_by);
+	if (!req->done_by)
+		abort();
+	req->done_by->claim = *by;
+	req->done_by->by_slot = true;
 	fake_store_hit(s, req);
 }
 

@@ -21,6 +21,10 @@ void fake_store_grant(struct store *s, struct request *req, uint64_t token, int6
 void fake_store_show(struct store *s, struct request *req, const struct claim *claim, bool released,
 	int64_t expires_in_ms);
 
+/* The same, or without a row when claim is NULL: refused, since the slot was completed by `by`. */
+void fake_store_show_done(struct store *s, struct request *req, const struct claim *claim,
+	int64_t expires_in_ms, const struct claim *by);
+
 /* Answers a request that draws a place. */
 void fake_store_place(struct store *s, struct request *req, int64_t place);
 

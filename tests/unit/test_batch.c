@@ -77,24 +77,61 @@ static void arrays_have_postgresqls_binary_form(void **state)
 				       "\0\0\0\1" "a" "\0\0\0\2" "bc";
 	static const uint8_t tokens[] = "\0\0\0\1" "\0\0\0\0" "\0\0\0\x14" "\0\0\0\2" "\0\0\0\1"
 					"\0\0\0\x8" "\0\0\0\0\0\0\0\1" "\0\0\0\x8" "\xff\xff\xff\xff\xff\xff\xff\xff";
+	static const uint8_t values[] = "\0\0\0\1" "\0\0\0\1" "\0\0\0\x19" "\0\0\0\2" "\0\0\0\1"
+					"\0\0\0\0" "\xff\xff\xff\xff";
 	static const uint8_t ttls[] = "\0\0\0\1" "\0\0\0\1" "\0\0\0\x14" "\0\0\0\2" "\0\0\0\1"
 				      "\xff\xff\xff\xff" "\0\0\0\x8" "\0\0\0\0\0\0\x3\xe8";
 	struct request reqs[2], *places[2] = { &reqs[0], &reqs[1] };
-	struct batch batch = { .verb = VERB_RENEW, .reqs = places, .n = 2 };
+	struct batch batch = { .verb = VERB_RENEW_VALUE, .reqs = places, .n = 2 };
 	struct params params = { 0 };
 
 	(void)state;
 	name(&reqs[0], "a", 1);
 	name(&reqs[1], "bc", UINT64_MAX);
 	reqs[1].ttl_ms = 1000; /* the other one keeps its ttl: NULL */
+	reqs[0].has_value = true; /* taken away; the other one keeps its value */
 	assert_int_equal(batch_encode(&batch, &params), 0);
-	assert_int_equal(params.n, 7);
+	assert_int_equal(params.n, 8);
 	assert_int_equal(params.lengths[0], sizeof names - 1);
 	assert_memory_equal(params.values[0], names, sizeof names - 1);
 	assert_int_equal(params.lengths[1], sizeof tokens - 1);
 	assert_memory_equal(params.values[1], tokens, sizeof tokens - 1);
 	assert_int_equal(params.lengths[6], sizeof ttls - 1);
 	assert_memory_equal(params.values[6], ttls, sizeof ttls - 1);
+	assert_int_equal(params.lengths[7], sizeof values - 1);
+	assert_memory_equal(params.values[7], values, sizeof values - 1);
+	params_fini(&params);
+}
+
+static void limits_that_are_not_there_are_nulls(void **state)
+{
+	static const uint8_t slots[] = "\0\0\0\1" "\0\0\0\1" "\0\0\0\x19" "\0\0\0\2" "\0\0\0\1"
+				       "\xff\xff\xff\xff" "\0\0\0\1" "s";
+	static const uint8_t again[] = "\0\0\0\1" "\0\0\0\1" "\0\0\0\x10" "\0\0\0\2" "\0\0\0\1"
+				       "\xff\xff\xff\xff" "\0\0\0\1" "\1";
+	static const uint8_t every[] = "\0\0\0\1" "\0\0\0\1" "\0\0\0\x14" "\0\0\0\2" "\0\0\0\1"
+				       "\xff\xff\xff\xff" "\0\0\0\x8" "\0\0\0\0\0\0\0\x9";
+	struct request reqs[2], *places[2] = { &reqs[0], &reqs[1] };
+	struct batch batch = { .verb = VERB_ACQUIRE_LIMITED, .reqs = places, .n = 2,
+		.slot_keep_ms = 258 };
+	struct params params = { 0 };
+
+	(void)state;
+	name(&reqs[0], "a", 1);
+	name(&reqs[1], "b", 1);
+	reqs[1].slot = (struct text){ "s", 1 };
+	reqs[1].slot_again = true;
+	reqs[1].every_ms = 9;
+	assert_int_equal(batch_encode(&batch, &params), 0);
+	assert_int_equal(params.n, 14);
+	assert_int_equal(params.lengths[9], sizeof slots - 1);
+	assert_memory_equal(params.values[9], slots, sizeof slots - 1);
+	assert_int_equal(params.lengths[10], sizeof again - 1);
+	assert_memory_equal(params.values[10], again, sizeof again - 1);
+	assert_int_equal(params.lengths[11], sizeof every - 1);
+	assert_memory_equal(params.values[11], every, sizeof every - 1);
+	assert_int_equal(params.lengths[12], 8);
+	assert_memory_equal(params.values[12], "\0\0\0\0\0\0\1\2", 8);
 	params_fini(&params);
 }
 
@@ -160,6 +197,7 @@ int main(void)
 		cmocka_unit_test(all_claims_on_a_name_travel_together_and_each_once),
 		cmocka_unit_test(looks_are_not_thinned_out),
 		cmocka_unit_test(arrays_have_postgresqls_binary_form),
+		cmocka_unit_test(limits_that_are_not_there_are_nulls),
 		cmocka_unit_test(rows_of_another_shape_are_refused),
 		cmocka_unit_test(a_heap_gives_the_earliest_whatever_is_moved_or_taken_out),
 	};

@@ -309,7 +309,7 @@ static void *run_verb_release(void *arg)
 	struct leased_error err;
 
 	holder_new(&holder);
-	v->rc = verb_release(v->client, "x", &holder, 7, &err);
+	v->rc = verb_release(v->client, "x", &holder, 7, NULL, &err);
 	return NULL;
 }
 

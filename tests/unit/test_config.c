@@ -336,6 +336,7 @@ static const struct default_case {
 	{ FIELD(ttl_min_ms), 250 },
 	{ FIELD(ttl_max_ms), 86400000 },
 	{ FIELD(wait_max_ms), 86400000 },
+	{ FIELD(slot_keep_ms), 43200000 },
 	{ FIELD(poll_interval_ms), 5000 },
 	{ FIELD(handshake_timeout_ms), 5000 },
 	{ FIELD(idle_timeout_ms), 60000 },

@@ -55,6 +55,7 @@ static void check_rules(void **state)
 	const struct check_case *c = *state;
 
 	assert_int_equal(name_check(c->text, c->len, NULL), c->name_ok ? 0 : LEASED_EDATA);
+	assert_int_equal(slot_check(c->text, c->len, NULL), c->name_ok ? 0 : LEASED_EDATA);
 	assert_int_equal(host_check(c->text, c->len, NULL), c->host_ok ? 0 : LEASED_EDATA);
 	assert_int_equal(value_check(c->text, c->len, NULL), c->value_ok ? 0 : LEASED_EDATA);
 	assert_int_equal(prefix_check(c->text, c->len, NULL), c->prefix_ok ? 0 : LEASED_EDATA);
@@ -68,6 +69,8 @@ static void limits_hold(void **state)
 	memset(text, 'n', sizeof text);
 	assert_int_equal(name_check(text, 255, NULL), 0);
 	assert_int_equal(name_check(text, 256, NULL), LEASED_EDATA);
+	assert_int_equal(slot_check(text, 255, NULL), 0);
+	assert_int_equal(slot_check(text, 256, NULL), LEASED_EDATA);
 	assert_int_equal(host_check(text, 255, NULL), 0);
 	assert_int_equal(host_check(text, 256, NULL), LEASED_EDATA);
 	assert_int_equal(prefix_check(text, 255, NULL), 0);

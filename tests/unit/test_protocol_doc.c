@@ -79,12 +79,36 @@ static void acquire(Leased__ClientMessage *m)
 	m->acquire = &body;
 }
 
+static void acquire_slot(Leased__ClientMessage *m)
+{
+	static Leased__Acquire body = LEASED__ACQUIRE__INIT;
+
+	body.name = claim.name;
+	body.holder = &holder;
+	body.ttl_ms = 90000;
+	body.slot = text("03:00");
+	m->acquire = &body;
+}
+
 static void renew(Leased__ClientMessage *m)
 {
 	static Leased__Renewal renewal = LEASED__RENEWAL__INIT, *list[] = { &renewal };
 	static Leased__Renew body = LEASED__RENEW__INIT;
 
 	renewal.claim = &claim;
+	body.renewals = list;
+	body.n_renewals = 1;
+	m->renew = &body;
+}
+
+static void renew_value(Leased__ClientMessage *m)
+{
+	static Leased__Renewal renewal = LEASED__RENEWAL__INIT, *list[] = { &renewal };
+	static Leased__Renew body = LEASED__RENEW__INIT;
+
+	renewal.claim = &claim;
+	renewal.value = text("10.0.0.6");
+	renewal.set_value = true;
 	body.renewals = list;
 	body.n_renewals = 1;
 	m->renew = &body;
@@ -297,7 +321,7 @@ static void lost(Leased__ServerMessage *m)
 	m->lost = &body;
 }
 
-/* The name is the block's and the field's in the oneof. */
+/* The name is the block's; up to a '-', if there is one, it is the field's in the oneof. */
 static struct example {
 	const char *name;
 	uint64_t id;
@@ -307,8 +331,10 @@ static struct example {
 	{ "hello", 1, hello, NULL },
 	{ "welcome", 1, NULL, welcome },
 	{ "acquire", 2, acquire, NULL },
+	{ "acquire-slot", 9, acquire_slot, NULL },
 	{ "granted", 2, NULL, granted },
 	{ "renew", 3, renew, NULL },
+	{ "renew-value", 10, renew_value, NULL },
 	{ "renewed", 3, NULL, renewed },
 	{ "release", 4, release, NULL },
 	{ "released", 4, NULL, released },
@@ -330,11 +356,13 @@ static struct example {
 	{ "lost", 0, NULL, lost },
 };
 
-static unsigned field_number(const ProtobufCMessageDescriptor *descriptor, const char *name)
+static unsigned field_number(const ProtobufCMessageDescriptor *descriptor, const char *example)
 {
-	const ProtobufCFieldDescriptor *field =
-		protobuf_c_message_descriptor_get_field_by_name(descriptor, name);
+	const ProtobufCFieldDescriptor *field;
+	char name[64];
 
+	snprintf(name, sizeof name, "%.*s", (int)strcspn(example, "-"), example);
+	field = protobuf_c_message_descriptor_get_field_by_name(descriptor, name);
 	assert_non_null(field);
 	return field->id;
 }
@@ -496,6 +524,7 @@ static void limits_are_those_of_the_code(void **state)
 		{ "name", NAME_MAX_LEN },
 		{ "host", HOST_MAX_LEN },
 		{ "value", VALUE_MAX_LEN },
+		{ "slot", NAME_MAX_LEN },
 	};
 	char row[80];
 
