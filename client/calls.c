@@ -252,6 +252,10 @@ void calls_take_reply(struct leased_client *client, struct arena *arena,
 
 	if (!call)
 		return;
+	if (call->changed && message->body_case == LEASED__SERVER_MESSAGE__BODY_CHANGE) {
+		call->changed(client, call, message->change);
+		return;
+	}
 	if (message->body_case == LEASED__SERVER_MESSAGE__BODY_FAILURE &&
 		moves_on(client, call, message->failure))
 		return;
@@ -285,7 +289,7 @@ void calls_lose_connection(struct leased_client *client)
 			call->moves++;
 		call->id = 0;
 		call->cancel_sent = false;
-		if (call->once) {
+		if (call->once || (call->changed && call->cancelled)) {
 			call->status = fail(&call->err, LEASED_EUNAVAILABLE, "%s", client->problem.text);
 			finish(client, call);
 		}
@@ -309,7 +313,7 @@ int64_t calls_overdue_at(const struct leased_client *client)
 bool calls_are_wanted(const struct leased_client *client)
 {
 	for (struct list *node = client->calls.next; node != &client->calls; node = node->next)
-		if (!call_of(node)->once)
+		if (!call_of(node)->once && !call_of(node)->changed)
 			return true;
 	return false;
 }

@@ -28,12 +28,17 @@ struct call {
 	 * very end: a waiter may return then. Of a detached call it takes over the memory.
 	 */
 	void (*finished)(struct leased_client *client, struct call *call);
+	/*
+	 * NULL: it has one answer. Takes an answer that is not the last one; may unlock, and free the
+	 * call. Then finished gets the Failure that ends it.
+	 */
+	void (*changed)(struct leased_client *client, struct call *call, const Leased__Change *change);
 	/* May be NULL. The caller gives up a call that has been sent: what is left to be done? */
 	void (*forsaken)(struct leased_client *client, struct call *call);
 	void *data;
 	bool detached;             /* nobody waits for it */
 	bool once;                 /* it fails with its connection: a batch of renewals is made anew */
-	bool can_cancel;           /* an acquire */
+	bool can_cancel;           /* an acquire, a watch */
 	bool survives_interrupt;   /* a release */
 	bool cancelled;            /* the daemon shall be told that nobody wants it any more */
 	bool cancel_sent;

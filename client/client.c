@@ -12,7 +12,9 @@
 
 #include "connection.h"
 #include "duration.h"
+#include "election.h"
 #include "status.h"
+#include "watch.h"
 
 #define NS_PER_MS        INT64_C(1000000)
 #define TIMEOUT_MS       12000 /* over a daemon's request_timeout: its own sentence says the cause */
@@ -190,6 +192,8 @@ static int init(struct leased_client *client, const struct leased_options *o,
 	list_init(&client->calls);
 	list_init(&client->leases);
 	list_init(&client->owned);
+	list_init(&client->watches);
+	list_init(&client->elections);
 	pthread_mutex_init(&client->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -263,6 +267,8 @@ void leased_client_close(struct leased_client *client)
 	}
 	while ((node = list_pop(&client->owned)))
 		free(list_entry(node, struct leased_lease, owned));
+	elections_free(client);
+	watches_free(client);
 	close(client->wake_fd);
 	free(client);
 }

@@ -68,6 +68,8 @@ struct leased_client {
 	struct list calls;       /* call.link, oldest first */
 	struct list leases;      /* leased_lease.link, held */
 	struct list owned;       /* leased_lease.owned, all */
+	struct list watches;     /* leased_watch.owned, all */
+	struct list elections;   /* leased_election.owned, all */
 	int64_t next_due_ns;     /* when some lease wants something */
 	int64_t shortest_ttl_ms; /* of the leases held, INT64_MAX: none */
 	bool bound;              /* one of them ends with this connection: it is not left for others */
@@ -79,7 +81,7 @@ struct leased_client {
 	unsigned n_abandoned;    /* see abandon.h */
 	unsigned failed_rounds;  /* all servers tried in vain, in a row */
 	struct leased_error problem; /* why there is no connection */
-	struct leased_lease *in_callback;
+	const void *in_callback; /* whose callback runs: a lease's, a watch's, an election's */
 };
 
 /* CLOCK_BOOTTIME: it goes on while the machine sleeps. */

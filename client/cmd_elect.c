@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "job.h"
+#include "observe.h"
 #include "output.h"
 #include "status.h"
 
@@ -132,6 +133,12 @@ static void lead_once(const struct ctl *ctl, const struct lease_options *o,
 	close(over);
 }
 
+static bool only_observes(const struct lease_options *o)
+{
+	return o->acquire.ttl_ms == 0 && o->acquire.min_hold_ms == 0 && !o->acquire.value &&
+	       !o->acquire.release_on_disconnect && o->grace_ms < 0;
+}
+
 int cmd_elect(const struct ctl *ctl, int argc, char *argv[])
 {
 	struct job_outcome outcome = { 0 };
@@ -140,9 +147,13 @@ int cmd_elect(const struct ctl *ctl, int argc, char *argv[])
 	bool done;
 	int code;
 
-	code = ctl_read_options(&o, TAKES_ELECT | TAKES_GRACE | TAKES_COMMAND, argc, argv, &done);
+	code = ctl_read_options(&o, TAKES_ELECT | TAKES_GRACE | TAKES_COMMAND | TAKES_OBSERVE, argc, argv, &done);
 	if (code || done)
 		return code;
+	if (o.observe && (o.command || !only_observes(&o)))
+		return ctl_usage(argv[0], "--observe only looks on: no command and no other option goes with it");
+	if (o.observe)
+		return observe(ctl, o.name);
 	code = job_check_grace(&o, argv[0]);
 	if (code)
 		return code;

@@ -73,7 +73,7 @@ int cmd_list(const struct ctl *ctl, int argc, char *argv[])
 	bool done;
 	int code;
 
-	code = ctl_read_options(&o, TAKES_PREFIX, argc, argv, &done);
+	code = ctl_read_options(&o, TAKES_PREFIX | TAKES_HEADERS, argc, argv, &done);
 	if (code || done)
 		return code;
 	code = ctl_open(ctl, &client);

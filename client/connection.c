@@ -19,8 +19,10 @@
 #include <unistd.h>
 
 #include "channel.h"
+#include "election.h"
 #include "renewer.h"
 #include "status.h"
+#include "watch.h"
 
 #define NS_PER_MS        INT64_C(1000000)
 #define BACKOFF_FIRST_MS 50
@@ -308,6 +310,8 @@ void *connection_thread(void *arg)
 		if (c.state == AWAY && boottime_ns() >= c.until_ns)
 			begin_connect(client, &c);
 		renewer_run(client);
+		watches_run(client);
+		elections_run(client);
 		if (calls_give_up(client, &c.channel))
 			c.said_ns = boottime_ns();
 		if (c.state == READY && calls_send(client, &c.channel))

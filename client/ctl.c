@@ -99,7 +99,7 @@ int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)
 /* Options. */
 
 enum { OPT_MIN_HOLD = 256, OPT_SLOT, OPT_SLOT_ON_FAILURE, OPT_EVERY, OPT_VALUE, OPT_GRACE, OPT_HOLDER,
-	OPT_TOKEN, OPT_EXIT_STATUS, OPT_REASON, OPT_RELEASE_ON_DISCONNECT, OPT_NO_HEADERS };
+	OPT_TOKEN, OPT_EXIT_STATUS, OPT_REASON, OPT_RELEASE_ON_DISCONNECT, OPT_NO_HEADERS, OPT_OBSERVE };
 
 static const struct row {
 	struct option option;
@@ -116,11 +116,12 @@ static const struct row {
 	{ { "value", required_argument, NULL, OPT_VALUE }, TAKES_ACQUIRE | TAKES_ELECT | TAKES_RENEW },
 	{ { "release-on-disconnect", no_argument, NULL, OPT_RELEASE_ON_DISCONNECT }, TAKES_GRACE },
 	{ { "grace", required_argument, NULL, OPT_GRACE }, TAKES_GRACE },
+	{ { "observe", no_argument, NULL, OPT_OBSERVE }, TAKES_OBSERVE },
 	{ { "holder", required_argument, NULL, OPT_HOLDER }, TAKES_CLAIM },
 	{ { "token", required_argument, NULL, OPT_TOKEN }, TAKES_CLAIM | TAKES_REASON },
 	{ { "exit-status", required_argument, NULL, OPT_EXIT_STATUS }, TAKES_STATUS },
 	{ { "reason", required_argument, NULL, OPT_REASON }, TAKES_REASON },
-	{ { "no-headers", no_argument, NULL, OPT_NO_HEADERS }, TAKES_PREFIX },
+	{ { "no-headers", no_argument, NULL, OPT_NO_HEADERS }, TAKES_HEADERS },
 	{ { "help", no_argument, NULL, 'h' }, TAKES_ALWAYS },
 };
 #define N_ROWS (sizeof rows / sizeof rows[0])
@@ -200,6 +201,7 @@ static int take_option(struct lease_options *o, int option, const char *command,
 		o->has_exit_status = true;
 		return code;
 	case OPT_REASON: o->reason = arg; return 0;
+	case OPT_OBSERVE: o->observe = true; return 0;
 	case OPT_GRACE: return read_duration(&o->grace_ms, command, "the grace", arg, true);
 	case OPT_VALUE:
 		o->acquire.value = arg;

@@ -27,6 +27,7 @@ int cmd_steal(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_get(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_list(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_history(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_watch(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_elect(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_doctor(const struct ctl *ctl, int argc, char *argv[]);
 
@@ -61,6 +62,7 @@ struct lease_options {
 	bool has_exit_status;
 	int exit_status;
 	const char *reason;    /* of a steal */
+	bool observe;          /* an election */
 	char **command;        /* behind --, NULL: none */
 };
 
@@ -71,10 +73,12 @@ struct lease_options {
 #define TAKES_RENEW   16u /* -t --value */
 #define TAKES_ALWAYS  64u /* --help */
 #define TAKES_REASON  128u /* --reason, and perhaps --token */
-#define TAKES_PREFIX  256u /* --no-headers; a prefix in place of the name, or nothing */
+#define TAKES_PREFIX  256u /* a prefix in place of the name, or nothing */
 #define TAKES_NOTHING 512u /* no name */
 #define TAKES_STATUS  1024u /* --exit-status */
 #define TAKES_ELECT   32u /* -t --min-hold --value */
+#define TAKES_OBSERVE 1024u /* --observe */
+#define TAKES_HEADERS 2048u /* --no-headers */
 
 /*
  * Reads options and exactly one name, which may stand behind a `--` that ends the options. 0; or the exit

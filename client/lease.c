@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "abandon.h"
+#include "acquire.h"
 #include "claim.h"
 #include "claim_message.h"
 #include "duration.h"
@@ -15,15 +16,6 @@
 #define NS_PER_MS INT64_C(1000000)
 
 /* Acquire. */
-
-struct acquire {
-	struct call call;
-	struct leased_lease *lease;
-	const struct leased_acquire_options *options;
-	int64_t wait_until_ns;
-	Leased__Acquire message;
-	Leased__Holder holder;
-};
 
 /* Each attempt waits only for what is left of the wait. */
 static void fill_acquire(struct call *call, Leased__ClientMessage *message)
@@ -54,7 +46,7 @@ static void fill_acquire(struct call *call, Leased__ClientMessage *message)
 	message->acquire = &a->message;
 }
 
-static int check_options(const struct leased_client *client, const char *name,
+int acquire_check(const struct leased_client *client, const char *name,
 	const struct leased_acquire_options *o, struct leased_error *err)
 {
 	int rc = name_check((const uint8_t *)name, strlen(name), err);
@@ -78,7 +70,7 @@ static int check_options(const struct leased_client *client, const char *name,
 	return claim_check_ttl(client, o->ttl_ms > 0 ? o->ttl_ms : LEASED_TTL_DEFAULT_MS, err);
 }
 
-static struct leased_lease *lease_new(struct leased_client *client, const char *name,
+struct leased_lease *lease_new(struct leased_client *client, const char *name,
 	const struct leased_acquire_options *o)
 {
 	struct leased_lease *lease = calloc(1, sizeof *lease);
@@ -118,6 +110,20 @@ static int64_t proven_deadline(const struct acquire *a)
 	return first < last ? first : last;
 }
 
+bool acquire_take_proof(struct acquire *a)
+{
+	struct leased_lease *lease = a->lease;
+	int64_t whole_ms = lease->ttl_ms - renewer_margin_ms(lease->client, lease->ttl_ms);
+	int64_t deadline = proven_deadline(a);
+
+	lease->token = a->call.reply->granted->token;
+	if (deadline - boottime_ns() < whole_ms / 2 * NS_PER_MS)
+		return false;
+	lease->due_ns = a->call.first_sent_ns + lease->ttl_ms / 3 * NS_PER_MS;
+	atomic_store(&lease->deadline_ns, deadline);
+	return true;
+}
+
 static void give_back(struct leased_lease *lease)
 {
 	pthread_mutex_lock(&lease->client->lock);
@@ -125,16 +131,11 @@ static void give_back(struct leased_lease *lease)
 	pthread_mutex_unlock(&lease->client->lock);
 }
 
-/*
- * From here on the lease is held, and renewed unless the caller does that; or it is given back, because
- * nobody wants it any more.
- */
-static int hold(struct leased_lease *lease, struct leased_error *err)
+int acquire_hold(struct leased_lease *lease, struct leased_error *err)
 {
 	struct leased_client *client = lease->client;
 	int rc = 0;
 
-	pthread_mutex_lock(&client->lock);
 	if (atomic_load(&client->interrupted) || client->closing) {
 		abandon_grant(client, lease);
 		rc = fail(err, LEASED_ECANCELLED, client->closing ? "the client closes" : "interrupted");
@@ -144,7 +145,16 @@ static int hold(struct leased_lease *lease, struct leased_error *err)
 		list_append(&client->owned, &lease->owned);
 		renewer_schedule(client, lease);
 	}
-	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
+static int hold(struct leased_lease *lease, struct leased_error *err)
+{
+	int rc;
+
+	pthread_mutex_lock(&lease->client->lock);
+	rc = acquire_hold(lease, err);
+	pthread_mutex_unlock(&lease->client->lock);
 	return rc;
 }
 
@@ -166,21 +176,9 @@ static int confirm(struct leased_lease *lease, struct leased_error *err)
 
 static int take_grant(struct acquire *a, struct leased_error *err)
 {
-	struct leased_lease *lease = a->lease;
-	int64_t whole_ms = lease->ttl_ms - renewer_margin_ms(lease->client, lease->ttl_ms);
-	int64_t deadline = proven_deadline(a);
-	int rc;
+	int rc = acquire_take_proof(a) ? 0 : confirm(a->lease, err);
 
-	lease->token = a->call.reply->granted->token;
-	if (deadline - boottime_ns() < whole_ms / 2 * NS_PER_MS) {
-		rc = confirm(lease, err);
-		if (rc < 0)
-			return rc;
-	} else {
-		lease->due_ns = a->call.first_sent_ns + lease->ttl_ms / 3 * NS_PER_MS;
-		atomic_store(&lease->deadline_ns, deadline);
-	}
-	return hold(lease, err);
+	return rc < 0 ? rc : hold(a->lease, err);
 }
 
 static int acquire(struct acquire *a, struct leased_error *err)
@@ -205,24 +203,30 @@ static void forsake_acquire(struct leased_client *client, struct call *call)
 	abandon_acquire(client, call, a->lease);
 }
 
+void acquire_begin(struct acquire *a, struct leased_lease *lease, const struct leased_acquire_options *options)
+{
+	*a = (struct acquire){ .lease = lease, .options = options };
+	a->wait_until_ns = boottime_ns() + options->wait_ms * NS_PER_MS;
+	a->call = (struct call){ .fill = fill_acquire, .forsaken = forsake_acquire, .data = a,
+		.can_cancel = true };
+}
+
 static int acquire_new(struct leased_client *client, const char *name,
 	const struct leased_acquire_options *o, struct leased_lease **ret_lease,
 	struct leased_error *err)
 {
-	struct acquire a = { .options = o };
+	struct leased_lease *lease = lease_new(client, name, o);
+	struct acquire a;
 	int rc;
 
-	a.lease = lease_new(client, name, o);
-	if (!a.lease)
+	if (!lease)
 		return fail(err, LEASED_ENOMEM, "out of memory");
-	a.wait_until_ns = boottime_ns() + o->wait_ms * NS_PER_MS;
-	a.call = (struct call){ .fill = fill_acquire, .forsaken = forsake_acquire, .data = &a,
-		.can_cancel = true };
+	acquire_begin(&a, lease, o);
 	rc = acquire(&a, err);
 	if (rc < 0)
-		free(a.lease);
+		free(lease);
 	else
-		*ret_lease = a.lease;
+		*ret_lease = lease;
 	return rc;
 }
 
@@ -238,7 +242,7 @@ int leased_acquire(struct leased_client *client, const char *name,
 	rc = client_enter(client, &why);
 	if (rc < 0)
 		return claim_fail(err, "acquire", name, rc, why.text);
-	rc = check_options(client, name, o, &why);
+	rc = acquire_check(client, name, o, &why);
 	if (rc == 0)
 		rc = acquire_new(client, name, o, ret_lease, &why);
 	client_leave(client);

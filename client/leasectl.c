@@ -97,8 +97,15 @@ static const struct command {
 		"      --since DURATION     what ended less than so long ago (default: all that is kept)\n"
 		"      --no-headers         leave the first line out\n"
 		"  -h, --help\n" },
+	{ "watch", cmd_watch, "a line for every change of a lease",
+		"Usage: leasectl watch [PREFIX]\n"
+		"Prints what is held of all leases that begin with PREFIX (snapshot, held, ready), then a line for\n"
+		"every change, none left out and none twice, until interrupted: granted, value, released, expired,\n"
+		"stolen. When a connection was lost it goes on by itself, with a fresh snapshot.\n\n"
+		"  -h, --help\n" },
 	{ "elect", cmd_elect, "campaign for ever: lead when it is our turn",
 		"Usage: leasectl elect [OPTION]... NAME [-- COMMAND [ARG]...]\n"
+		"       leasectl elect --observe NAME\n"
 		"Waits until it leads, runs COMMAND while it does, and campaigns again when the lead is lost.\n"
 		"Ends with COMMAND's exit code when COMMAND ends by itself. Without COMMAND it prints a line\n"
 		"when it leads and when it has lost the lead. SIGTERM steps down at once.\n\n"
@@ -108,6 +115,7 @@ static const struct command {
 		"      --grace DURATION     from SIGTERM to SIGKILL when the lead is lost\n"
 		"      --release-on-disconnect\n"
 		"                           as for run\n"
+		"      --observe            does not campaign: prints each leader and its value\n"
 		"  -h, --help\n" },
 	{ "doctor", cmd_doctor, "look at what usually goes wrong, and say what to do",
 		"Usage: leasectl doctor\n"

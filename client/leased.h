@@ -43,6 +43,8 @@ extern "C" {
 
 struct leased_client;
 struct leased_lease;
+struct leased_watch;
+struct leased_election;
 
 struct leased_options {
 	/*
@@ -213,6 +215,97 @@ typedef bool (*leased_grant_cb)(const struct leased_grant *grant, void *data);
  */
 LEASED_API int leased_history(struct leased_client *client, const struct leased_history_options *options,
 	leased_grant_cb each, void *data, int64_t *ret_keep_ms, struct leased_error *err);
+
+/* Watching: who holds what, from now on. */
+
+enum leased_change_kind {
+	LEASED_CHANGE_SNAPSHOT, /* what was told before counts no more; what is held now follows */
+	LEASED_CHANGE_HELD,     /* a lease in the snapshot */
+	LEASED_CHANGE_READY,    /* the snapshot is complete: from here on every change is told */
+	LEASED_CHANGE_GRANTED,
+	LEASED_CHANGE_VALUE,    /* the holder has changed its value */
+	LEASED_CHANGE_RELEASED,
+	LEASED_CHANGE_EXPIRED,
+	LEASED_CHANGE_STOLEN,
+	LEASED_CHANGE_AWAY,     /* nothing can be told at the moment; it goes on by itself with a SNAPSHOT */
+	LEASED_CHANGE_ENDED,    /* refused for good: nothing follows */
+};
+
+struct leased_change {
+	enum leased_change_kind kind;
+	const char *name;       /* this, token and holder: of HELD, GRANTED, VALUE and the three ends */
+	const char *holder;     /* host:pid:nonce */
+	uint64_t token;
+	int64_t expires_in_ms;  /* HELD, GRANTED. Renewals are not told */
+	const void *value;      /* HELD, GRANTED, VALUE; NULL: none */
+	size_t value_len;
+	const struct leased_error *why; /* AWAY, ENDED */
+};
+
+/* Runs on the background thread; all of change is gone when it returns. May call leased_unwatch(). */
+typedef void (*leased_change_cb)(struct leased_watch *watch, const struct leased_change *change, void *data);
+
+struct leased_watch_options {
+	bool exact;             /* only the lease of this very name, not all that begin with it */
+	leased_change_cb on_change;
+	void *data;             /* handed to the callback */
+};
+
+/*
+ * Watches all leases whose names begin with prefix (NULL or "": all). Does not wait. Each change is told
+ * once and none is left out, from the snapshot on; when some may have been missed, because a connection,
+ * a daemon or its notifications were lost, or because this client was too slow, a fresh SNAPSHOT follows.
+ * It goes on, through reconnects and daemons, until leased_unwatch() or leased_client_close();
+ * leased_client_interrupt() does not end it. Works in callbacks.
+ * LEASED_EDATA: not a prefix, or not a name; LEASED_ENOTHELD in a child of fork.
+ */
+LEASED_API int leased_watch(struct leased_client *client, const char *prefix,
+	const struct leased_watch_options *options, struct leased_watch **ret_watch,
+	struct leased_error *err);
+
+/* Ends and frees a watch. When it returns no callback runs or will, unless called in one. NULL is fine. */
+LEASED_API void leased_unwatch(struct leased_watch *watch);
+
+/* Elections: who holds the lease of a name leads. */
+
+struct leased_election_options {
+	int64_t ttl_ms;         /* these as for leased_acquire */
+	int64_t min_hold_ms;
+	const void *value;      /* copied */
+	size_t value_len;
+	bool release_on_disconnect;
+	/*
+	 * The callbacks run on the background thread and may be NULL; leased_step_down() may be called in
+	 * them. on_leading: we lead, as long as leased_held(lease); the lease is the election's: it is not
+	 * to be released or freed. on_lost: we lead no more; the campaign goes on.
+	 */
+	void (*on_leading)(struct leased_election *election, struct leased_lease *lease, void *data);
+	void (*on_lost)(struct leased_election *election, const struct leased_error *why, void *data);
+	/*
+	 * Each leader, ourselves included, at the beginning and when it or its value changes: leader has name,
+	 * token, holder and value. NULL: nobody leads.
+	 */
+	void (*on_leader)(struct leased_election *election, const struct leased_change *leader, void *data);
+	/* The campaign does not get on at the moment; it goes on by itself. */
+	void (*on_problem)(struct leased_election *election, const struct leased_error *why, void *data);
+	void *data;
+};
+
+/*
+ * Campaigns for name, for ever: waits in line, leads, and campaigns again when the lead is lost. Does not
+ * wait; works in callbacks. leased_client_interrupt() ends neither campaign nor lead, but begins no new one.
+ * LEASED_EDATA, LEASED_EUSAGE: name, value or times cannot be used; LEASED_ENOTHELD in a child of fork.
+ */
+LEASED_API int leased_elect(struct leased_client *client, const char *name,
+	const struct leased_election_options *options, struct leased_election **ret_election,
+	struct leased_error *err);
+
+/*
+ * Ends the campaign and frees it. Who leads gives the lead back at once: it is free when this returns
+ * (or expires, if no daemon answers); in a callback it is given back right after. No on_lost for that. When
+ * it returns no callback runs or will, unless called in one. NULL is fine.
+ */
+LEASED_API void leased_step_down(struct leased_election *election);
 
 /* The library's version, "0.1.0". */
 LEASED_API const char *leased_version(void);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "duration.h"
 #include "name.h"
 
 const char *output_state(const Leased__Lease *lease)
@@ -118,6 +119,54 @@ json_t *output_grant(const struct leased_grant *g)
 	if (g->reason)
 		set(object, "reason", string(g->reason));
 	return object;
+}
+
+static ProtobufCBinaryData bytes(const void *data, size_t len)
+{
+	return (ProtobufCBinaryData){ len, (uint8_t *)(uintptr_t)data };
+}
+
+json_t *output_change(const char *event, const struct leased_change *change)
+{
+	json_t *object = json_object();
+
+	set(object, "event", json_string(event));
+	if (change->name)
+		set(object, "name", text(bytes(change->name, strlen(change->name))));
+	if (change->holder) {
+		set(object, "token", number(change->token));
+		set(object, "holder", json_string(change->holder));
+	}
+	if (change->expires_in_ms > 0)
+		set(object, "expires_in_ms", number((uint64_t)change->expires_in_ms));
+	if (change->value)
+		set(object, "value", text(bytes(change->value, change->value_len)));
+	return object;
+}
+
+void output_change_line(const char *event, const struct leased_change *change)
+{
+	char name[NAME_ESCAPED_SIZE], holder[4 * HOLDER_TEXT_SIZE], left[DURATION_TEXT_SIZE];
+	char value[4 * VALUE_MAX_LEN + 1];
+
+	fputs(event, stdout);
+	if (change->name) {
+		ctl_escape(name, sizeof name, bytes(change->name, strlen(change->name)));
+		printf(" %s", name);
+	}
+	if (change->holder) {
+		ctl_escape(holder, sizeof holder, bytes(change->holder, strlen(change->holder)));
+		printf(" token=%" PRIu64 " holder=%s", change->token, holder);
+	}
+	if (change->expires_in_ms > 0) {
+		duration_format(left, change->expires_in_ms);
+		printf(" expires_in=%s", left);
+	}
+	if (change->value) {
+		ctl_escape(value, sizeof value, bytes(change->value, change->value_len));
+		printf(" value=%s", value);
+	}
+	putchar('\n');
 }
 
 void output_json(json_t *object)

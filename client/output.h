@@ -26,6 +26,10 @@ const char *output_ending(enum leased_ending ending);
 /* The object of history. */
 json_t *output_grant(const struct leased_grant *grant);
 
+/* The object of watch and elect --observe; the caller's reference. And the line. */
+json_t *output_change(const char *event, const struct leased_change *change);
+void output_change_line(const char *event, const struct leased_change *change);
+
 /* Prints an object in one line and drops the reference. */
 void output_json(json_t *object);
 

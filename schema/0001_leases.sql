@@ -30,6 +30,7 @@ CREATE TABLE leased.leases (
     slot_keep_ms bigint CHECK (slot_keep_ms > 0), -- how long the slot is remembered
     every_ms     bigint CHECK (every_ms > 0), -- the last interval asked for: the row is needed so long
     ran_at       timestamptz, -- when the last grant was acquired that was released, and not undone
+    value_changes integer NOT NULL DEFAULT 0, -- since the grant: tells a watch which value is newer
     UNIQUE (name, token)
 ) WITH (
     fillfactor = 50,
@@ -133,10 +134,12 @@ CREATE TABLE leased.waiters (
     UNIQUE (name, holder_nonce, holder_pid, holder_host, principal, daemon)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- Daemons on which somebody waits. One that was not seen for the grace is dead, and so are its waiters.
+-- Daemons on which somebody waits or watches. One that was not seen for the grace is dead, and so are its
+-- waiters.
 CREATE TABLE leased.daemons (
-    id      bigint PRIMARY KEY,
-    seen_at timestamptz NOT NULL
+    id       bigint PRIMARY KEY,
+    seen_at  timestamptz NOT NULL,
+    watching boolean NOT NULL DEFAULT false -- every change of a lease is told by NOTIFY
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
 CREATE VIEW leased.queue AS
@@ -144,3 +147,8 @@ SELECT w.name, w.place, w.daemon
   FROM leased.waiters w
   JOIN leased.daemons d ON d.id = w.daemon
  WHERE d.seen_at > now() - interval '5 seconds';
+
+-- Whether somebody watches: whatever changes a lease looks here, in a snapshot that is younger than its
+-- lock on the table of leases (server/watch.c says why).
+CREATE VIEW leased.watchers AS
+SELECT d.id FROM leased.daemons d WHERE d.watching AND d.seen_at > now() - interval '5 seconds';

@@ -143,13 +143,16 @@ BEGIN
             acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
             expires_at = excluded.expires_at, released_at = NULL,
             ttl_ms = excluded.ttl_ms, min_hold_ms = excluded.min_hold_ms, value = excluded.value,
-            slot = excluded.slot, slot_again = excluded.slot_again,
+            value_changes = 0, slot = excluded.slot, slot_again = excluded.slot_again,
             slot_keep_ms = excluded.slot_keep_ms, every_ms = coalesce(excluded.every_ms, x.every_ms)
         WHERE x.expires_at <= excluded.acquired_at
           -- For a row that was not there to be locked; this is behind its lock.
           AND NOT (limited AND leased.is_done(take.name, take.slot, take.every_ms))
-        RETURNING x.token, x.expires_at INTO token, expires_at;
+        RETURNING x.* INTO l;
         IF FOUND THEN
+            PERFORM leased.tell_change('g', l);
+            token := l.token;
+            expires_at := l.expires_at;
             RETURN NEXT;
             RETURN;
         END IF;

@@ -158,23 +158,15 @@ BEGIN
 END
 $$;
 
--- Tells the daemons where the first in line for each of these names waits, `here` aside, which knows:
--- `w`, the daemon, the name, between tabs. One notification for all, or as many as its limit of 8,000
--- bytes asks for. VOLATILE, so that the line is looked at behind the locks of the caller: see queue.sql.
-CREATE FUNCTION leased.notify_next(names text[], here bigint) RETURNS void
+-- Tells the daemons some lines: in one notification, or as many as its limit of 8,000 bytes asks for.
+-- A line is never longer than that, whatever the name, the host and the value.
+CREATE FUNCTION leased.tell(told text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     lines text := '';
     line  text;
 BEGIN
-    FOR line IN
-        SELECT DISTINCT format(E'w\t%s\t%s\n', q.daemon, q.name)
-          FROM unnest(names) n
-         CROSS JOIN LATERAL (SELECT q.name, q.place FROM leased.queue q
-                              WHERE q.name = n ORDER BY q.place LIMIT 1) f
-          JOIN leased.queue q ON q.name = f.name AND q.place = f.place
-         WHERE q.daemon <> here
-    LOOP
+    FOREACH line IN ARRAY told LOOP
         IF octet_length(lines) + octet_length(line) > 7900 THEN
             PERFORM pg_notify('leased', lines);
             lines := '';
@@ -183,6 +175,50 @@ BEGIN
     END LOOP;
     IF lines <> '' THEN
         PERFORM pg_notify('leased', lines);
+    END IF;
+END
+$$;
+
+-- Tells the daemons where the first in line for each of these names waits, `here` aside, which knows:
+-- `w`, the daemon, the name, between tabs. VOLATILE, so that the line is looked at behind the locks of the
+-- caller: see queue.sql.
+CREATE FUNCTION leased.notify_next(names text[], here bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    told text[];
+BEGIN
+    SELECT array_agg(DISTINCT format(E'w\t%s\t%s\n', q.daemon, q.name)) INTO told
+      FROM unnest(names) n
+     CROSS JOIN LATERAL (SELECT q.name, q.place FROM leased.queue q
+                          WHERE q.name = n ORDER BY q.place LIMIT 1) f
+      JOIN leased.queue q ON q.name = f.name AND q.place = f.place
+     WHERE q.daemon <> here;
+    IF told IS NOT NULL THEN
+        PERFORM leased.tell(told);
+    END IF;
+END
+$$;
+
+-- A lease has changed: `g` granted, `v` its value, `r` released; then the token, the holder,
+-- milliseconds until the expiry (g) or value_changes (v), the name, and the value if there is one (g, v)
+-- in base64.
+CREATE FUNCTION leased.change_line(kind text, l leased.leases) RETURNS text
+LANGUAGE sql STABLE AS $$
+SELECT format(E'%s\t%s\t%s:%s:%s\t%s\t%s%s\n', kind, l.token, l.holder_host, l.holder_pid,
+    lpad(to_hex(l.holder_nonce), 16, '0'),
+    CASE kind WHEN 'g' THEN l.ttl_ms WHEN 'v' THEN l.value_changes ELSE 0 END, l.name,
+    CASE WHEN kind IN ('g', 'v') AND l.value IS NOT NULL
+         THEN E'\t' || translate(encode(convert_to(l.value, 'UTF8'), 'base64'), E'\n', '') END)
+$$;
+
+-- The same for functions, if anybody watches. A snapshot from before somebody did cannot tell: the
+-- higher isolation levels tell always.
+CREATE FUNCTION leased.tell_change(kind text, l leased.leases) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
+       OR EXISTS (SELECT FROM leased.watchers) THEN
+        PERFORM leased.tell(ARRAY[leased.change_line(kind, l)]);
     END IF;
 END
 $$;
@@ -207,7 +243,6 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     p_ttl_ms bigint := CASE WHEN ttl IS NOT NULL THEN leased.to_ms('ttl', ttl, 1) END;
     l        leased.leases;
-    result   timestamptz;
 BEGIN
     PERFORM leased.check_value(renew.value);
     -- Lock first, then look at the clock: a renewal that waited past the expiry has lost.
@@ -216,11 +251,15 @@ BEGIN
     UPDATE leased.leases x
        SET renewed_at = t.now, ttl_ms = coalesce(p_ttl_ms, x.ttl_ms),
            expires_at = t.now + coalesce(p_ttl_ms, x.ttl_ms) * interval '1 millisecond',
-           value = CASE WHEN renew.value IS NULL THEN x.value ELSE nullif(renew.value, '') END
+           value = CASE WHEN renew.value IS NULL THEN x.value ELSE nullif(renew.value, '') END,
+           value_changes = x.value_changes + (renew.value IS NOT NULL)::integer
       FROM (SELECT clock_timestamp() AS now OFFSET 0) t
      WHERE x.name = renew.name
-    RETURNING x.expires_at INTO STRICT result;
-    RETURN result;
+    RETURNING x.* INTO STRICT l;
+    IF renew.value IS NOT NULL THEN
+        PERFORM leased.tell_change('v', l);
+    END IF;
+    RETURN l.expires_at;
 END
 $$;
 
@@ -253,6 +292,7 @@ BEGIN
     IF l.slot IS NOT NULL AND NOT coalesce(release.undone, false) THEN
         PERFORM leased.complete_slot(l, release.exit_status, t);
     END IF;
+    PERFORM leased.tell_change('r', l);
     PERFORM leased.notify_next(ARRAY[release.name], 0);
 END
 $$;

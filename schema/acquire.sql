@@ -8,6 +8,8 @@ WITH req AS MATERIALIZED (
         AS r(name, host, pid, nonce, principal, ttl_ms, min_hold_ms, value, place)
      WHERE NOT EXISTS (SELECT FROM leased.queue q
                         WHERE q.name = r.name AND (r.place = 0 OR q.place < r.place))
+), watched AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM leased.watchers) AS yes
 ), free AS MATERIALIZED (
     SELECT l.* FROM leased.leases l
      WHERE l.name = ANY (ARRAY(SELECT name FROM req)) AND l.expires_at <= now()
@@ -39,13 +41,17 @@ WITH req AS MATERIALIZED (
         holder_nonce = excluded.holder_nonce, principal = excluded.principal,
         acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
         expires_at = excluded.expires_at, released_at = NULL, ttl_ms = excluded.ttl_ms,
-        min_hold_ms = excluded.min_hold_ms, value = excluded.value, slot = NULL
+        min_hold_ms = excluded.min_hold_ms, value = excluded.value, value_changes = 0, slot = NULL
     WHERE l.expires_at <= now()
-    RETURNING l.name, l.token, l.expires_at
+    RETURNING l.name, l.token, l.expires_at,
+        CASE WHEN (SELECT yes FROM watched) THEN leased.change_line('g', l) END AS line
 ), left_queue AS (
     DELETE FROM leased.waiters w
      USING unnest($1::text[], $9::int8[]) AS r(name, place)
      WHERE r.place > 0 AND w.name = r.name AND w.place = r.place AND w.daemon = $11::int8
        AND w.name = ANY (ARRAY(SELECT name FROM won))
 )
-SELECT name, token, expires_at, clock_timestamp() FROM won
+SELECT name, token, expires_at, clock_timestamp(),
+    CASE WHEN (SELECT yes FROM watched)
+         THEN (SELECT leased.tell(array_agg(w.line)) FROM won w)::text END
+  FROM won

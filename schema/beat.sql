@@ -1,12 +1,18 @@
--- A daemon ($1) on which somebody waits is seen; whoever was not seen for the grace is dead, and its
--- waiters make room, but not while their lease may be just released (see queue.sql): the next time then,
--- and the daemon itself goes when it has none left. After a pause of our own (an outage of the database,
--- say) that cannot be told. Returns whether we were alive for the others until now: when not, releases
--- have passed our waiters over, and their places may be lost.
+-- A daemon ($1) on which somebody waits, or watches ($2), is seen; whoever was not seen for the grace is
+-- dead, and its waiters make room, but not while their lease may be just released (see queue.sql): the
+-- next time then, and the daemon itself goes when it has none left. After a pause of our own (an outage
+-- of the database, say) that cannot be told. Returns whether we were alive for the others until now: when
+-- not, releases have passed our waiters over, and their places may be lost; and whether every change was
+-- told since the last beat.
 WITH us AS (
-    SELECT seen_at > now() - interval '5 seconds' AS fresh FROM leased.daemons WHERE id = $1::int8
+    SELECT seen_at > now() - interval '5 seconds' AS fresh, watching
+      FROM leased.daemons WHERE id = $1::int8
 ), seen AS (
-    UPDATE leased.daemons SET seen_at = now() WHERE id = $1::int8
+    UPDATE leased.daemons SET seen_at = now(), watching = $2::bool WHERE id = $1::int8 RETURNING id
+), begun AS (
+    INSERT INTO leased.daemons (id, seen_at, watching)
+    SELECT $1::int8, now(), true WHERE $2::bool AND NOT EXISTS (SELECT FROM seen)
+        ON CONFLICT (id) DO UPDATE SET watching = true
 ), dead AS MATERIALIZED (
     SELECT d.id FROM leased.daemons d
      WHERE d.seen_at < now() - interval '5 seconds' AND d.id <> $1::int8 AND (SELECT fresh FROM us)
@@ -30,5 +36,5 @@ WITH us AS (
     DELETE FROM leased.daemons d
      WHERE d.id IN (SELECT id FROM dead) AND d.id NOT IN (SELECT daemon FROM line)
 )
-SELECT coalesce((SELECT fresh FROM us), false),
+SELECT coalesce((SELECT fresh FROM us), false), coalesce((SELECT fresh AND watching FROM us), false),
     (SELECT leased.notify_next(array_agg(name), 0) FROM gone HAVING count(*) > 0)::text

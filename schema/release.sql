@@ -2,9 +2,11 @@
 -- and of repeated ones ($8) those that were released before, whoever has the lease by now.
 -- The row keeps its holder, so that a repeated release can be told from a wrong one. Undone: nothing was
 -- done under the lease, so that its slot stays open and it is no run that `every` counts. Other daemons
--- than $10 hear of it when the first in line waits there. Whether the lease is held still is decided behind all
+-- than $10 hear of it when the first in line waits there, and all when somebody watches. Whether the lease is held still is decided behind all
 -- waiting, as in renew.sql; it ends when the flight began, so that the next one is granted in the same flight.
-WITH released AS (
+WITH watched AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM leased.watchers) AS yes
+), released AS (
     UPDATE leased.leases l
        SET released_at = now(),
            expires_at = greatest(now(), l.acquired_at + l.min_hold_ms * interval '1 millisecond'),
@@ -18,10 +20,11 @@ WITH released AS (
                AND x.holder_host = r.host AND x.principal = r.principal
                AND x.released_at IS NULL AND x.expires_at > clock_timestamp()
                FOR NO KEY UPDATE OF x SKIP LOCKED) q
-     WHERE l.ctid = q.place
+     WHERE l.ctid = q.place AND l.expires_at > clock_timestamp()
     RETURNING q.i, q.exit_status, l.name, l.token, l.holder_host, l.holder_pid, l.holder_nonce,
         l.principal, l.acquired_at, l.slot IS NOT NULL AND NOT q.undone AS has_slot,
-        CASE WHEN l.slot IS NOT NULL AND NOT q.undone THEN l END AS lease
+        CASE WHEN l.slot IS NOT NULL AND NOT q.undone THEN l END AS lease,
+        CASE WHEN (SELECT yes FROM watched) THEN leased.change_line('r', l) END AS line
 ), ended AS (
     INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal,
         acquired_at, ended_at, exit_status)
@@ -30,10 +33,12 @@ WITH released AS (
       FROM released WHERE $11::bool -- a history is kept
 )
 SELECT i, (SELECT leased.notify_next(array_agg(name), $10::int8) FROM released HAVING count(*) > 0)::text,
+    CASE WHEN (SELECT yes FROM watched)
+         THEN (SELECT leased.tell(array_agg(line)) FROM released)::text END,
     CASE WHEN has_slot THEN leased.complete_slot(lease, exit_status, now()) END
   FROM released
 UNION ALL
-SELECT r.i, NULL, NULL
+SELECT r.i, NULL, NULL, NULL
   FROM unnest($1::text[], $2::int8[], $3::text[], $4::int4[], $5::int8[], $6::text[], $8::bool[])
        WITH ORDINALITY AS r(name, token, host, pid, nonce, principal, retry, i)
   JOIN leased.events e ON e.name = r.name AND e.token = r.token

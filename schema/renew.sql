@@ -11,5 +11,5 @@ UPDATE leased.leases l
            AND x.holder_host = r.host AND x.principal = r.principal
            AND x.released_at IS NULL AND x.expires_at > clock_timestamp()
            FOR NO KEY UPDATE OF x SKIP LOCKED) q
- WHERE l.ctid = q.place
+ WHERE l.ctid = q.place AND l.expires_at > clock_timestamp()
 RETURNING q.i, l.expires_at, clock_timestamp()

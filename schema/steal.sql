@@ -1,6 +1,7 @@
 -- One batch of steals: sorted by name, a row a name. Ends the grant of whoever holds the lease now (of
 -- $2, where that is not 0), a minimum hold included, and tells the daemons whose it was and who is next.
--- Returns the grants that were ended, as look.sql does.
+-- Returns the grants that were ended, as look.sql does. Behind the lock the clock is read once more: what
+-- a watch has found expired stays so.
 WITH stolen AS (
     UPDATE leased.leases l SET released_at = now(), expires_at = now()
       FROM (SELECT x.ctid AS place, x.expires_at AS until, r.i, r.stealer, r.reason
@@ -10,7 +11,7 @@ WITH stolen AS (
              WHERE (r.token = 0 OR x.token = r.token) AND x.released_at IS NULL
                AND x.expires_at > now()
                FOR NO KEY UPDATE OF x SKIP LOCKED) q
-     WHERE l.ctid = q.place
+     WHERE l.ctid = q.place AND l.expires_at > clock_timestamp()
     RETURNING q.i, q.until, q.stealer, q.reason, l.*
 ), ended AS (
     INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal,

@@ -8,6 +8,7 @@ WITH needed (thing, rights) AS (VALUES
     ('leased.waiters', 'SELECT INSERT UPDATE DELETE'),
     ('leased.daemons', 'SELECT INSERT UPDATE DELETE'),
     ('leased.queue', 'SELECT'),
+    ('leased.watchers', 'SELECT'),
     ('leased.token_seq', 'USAGE'),
     ('leased.place_seq', 'USAGE'),
     ('leased.epoch_base()', 'EXECUTE'),
@@ -18,6 +19,8 @@ WITH needed (thing, rights) AS (VALUES
     ('leased.is_done(text,text,bigint)', 'EXECUTE'),
     ('leased.complete_slot(leased.leases,integer,timestamptz)', 'EXECUTE'),
     ('leased.take(text,text,integer,bigint,text,bigint,bigint,text,bigint,text,boolean,bigint,bigint)', 'EXECUTE'),
+    ('leased.tell(text[])', 'EXECUTE'),
+    ('leased.change_line(text,leased.leases)', 'EXECUTE'),
     ('leased.notify_next(text[],bigint)', 'EXECUTE'),
     ('leased.notify_stolen(text,bigint,text,text,text)', 'EXECUTE')
 )

@@ -50,6 +50,8 @@ static const enum column columns[VERB_COUNT][PARAMS_MAX + 1] = {
 	[VERB_QUEUE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_END },
 	[VERB_LEAVE] = { COL_NAME, COL_PLACE, COL_END },
 	[VERB_BEAT] = { COL_END },
+	[VERB_EXPIRY] = { COL_NAME, COL_TOKEN, COL_END },
+	[VERB_CHANGING] = { COL_END },
 };
 
 static uint32_t column_oid(enum column column)
@@ -131,12 +133,42 @@ static void put_array(struct params *p, enum column column, const struct batch *
 		put_element(p, column, batch->reqs[i]);
 }
 
-/* One list is one statement with scalars. */
-static void put_list(struct params *p, const struct request *req)
+/* The scalars behind the arrays, or instead of them. */
+static void put_scalars(struct params *p, const struct batch *batch)
 {
-	put_text_param(p, req->prefix);
-	put_text_param(p, req->after);
-	put_i32_param(p, (int32_t)req->limit + 1); /* one more tells whether there is more */
+	const struct request *req = batch->reqs[0];
+
+	switch (batch->verb) {
+	case VERB_ACQUIRE:
+		put_flag(p, batch->short_epoch);
+		put_i64_param(p, batch->daemon);
+		break;
+	case VERB_ACQUIRE_LIMITED:
+		put_i64_param(p, batch->slot_keep_ms);
+		put_i64_param(p, batch->daemon);
+		break;
+	case VERB_RELEASE:
+	case VERB_STEAL:
+	case VERB_QUEUE:
+	case VERB_LEAVE: put_i64_param(p, batch->daemon); break;
+	case VERB_BEAT:
+		put_i64_param(p, batch->daemon);
+		put_flag(p, req->watching);
+		break;
+	case VERB_CHANGING: put_text_param(p, req->prefix); break;
+	case VERB_LIST:
+	case VERB_HELD:
+		put_text_param(p, req->prefix);
+		put_text_param(p, req->after);
+		/* One more row tells whether there is more. */
+		put_i32_param(p, (int32_t)req->limit + (batch->verb == VERB_LIST));
+		if (batch->verb == VERB_HELD)
+			put_flag(p, req->exact);
+		break;
+	default: break;
+	}
+	if (batch->verb == VERB_ACQUIRE || batch->verb == VERB_RELEASE || batch->verb == VERB_STEAL)
+		put_flag(p, batch->keeps_history);
 }
 
 int batch_encode(const struct batch *batch, struct params *params)
@@ -144,27 +176,9 @@ int batch_encode(const struct batch *batch, struct params *params)
 	params_begin(params);
 	if (verb_is_aside(batch->verb))
 		history_encode(batch->reqs[0], params);
-	else if (batch->verb == VERB_LIST)
-		put_list(params, batch->reqs[0]);
-	else
-		for (const enum column *c = columns[batch->verb]; *c != COL_END; c++)
-			put_array(params, *c, batch);
-	if (batch->verb == VERB_ACQUIRE)
-		put_flag(params, batch->short_epoch);
-	if (batch->verb == VERB_ACQUIRE_LIMITED)
-		put_i64_param(params, batch->slot_keep_ms);
-	switch (batch->verb) {
-	case VERB_ACQUIRE_LIMITED:
-	case VERB_ACQUIRE:
-	case VERB_RELEASE:
-	case VERB_STEAL:
-	case VERB_QUEUE:
-	case VERB_LEAVE:
-	case VERB_BEAT: put_i64_param(params, batch->daemon); break;
-	default: break;
-	}
-	if (batch->verb == VERB_ACQUIRE || batch->verb == VERB_RELEASE || batch->verb == VERB_STEAL)
-		put_flag(params, batch->keeps_history);
+	for (const enum column *c = columns[batch->verb]; *c != COL_END; c++)
+		put_array(params, *c, batch);
+	put_scalars(params, batch);
 	return params_finish(params);
 }
 
@@ -224,7 +238,7 @@ static int decode_release(struct batch *batch, const PGresult *result, int row)
 	return 0;
 }
 
-/* The columns that look.sql, list.sql and steal.sql begin with. NULL: out of memory, or not such a row. */
+/* The columns that look.sql, list.sql, steal.sql and held.sql begin with. NULL: out of memory, or not such a row. */
 static struct lease_view *read_view(const PGresult *result, int row)
 {
 	struct text name, host, principal, value;
@@ -346,7 +360,58 @@ static int decode_place(struct batch *batch, const PGresult *result, int row)
 
 static int decode_beat(struct request *req, const PGresult *result, int row)
 {
-	return get_bool(result, row, 0, &req->found) ? 0 : LEASED_EINTERNAL;
+	return get_bool(result, row, 0, &req->found) && get_bool(result, row, 1, &req->told)
+		       ? 0
+		       : LEASED_EINTERNAL;
+}
+
+static int decode_expiry(struct batch *batch, const PGresult *result, int row)
+{
+	struct request *req = by_position(batch, result, row);
+
+	if (!req || !get_time_left(result, row, 1, &req->expires_in_ms) ||
+		!get_bool(result, row, 3, &req->expired))
+		return LEASED_EINTERNAL;
+	req->found = true;
+	return 0;
+}
+
+static int decode_changing(struct request *req, const PGresult *result, int row)
+{
+	struct text others = get_text(result, row, 0);
+
+	if (PQnfields(result) != 2 || !get_i32(result, row, 1, &req->claim.pid))
+		return LEASED_EINTERNAL;
+	req->found = true;
+	req->others = strndup(others.data, others.len);
+	return req->others ? 0 : LEASED_ENOMEM;
+}
+
+/* Rows of held.sql; its last one says how many were looked at. */
+static int decode_held(struct request *req, const PGresult *result)
+{
+	uint32_t n = (uint32_t)PQntuples(result);
+	int64_t changes;
+
+	req->found = true;
+	req->listing = calloc(n ? n : 1, sizeof(struct lease_view *));
+	if (!req->listing)
+		return LEASED_ENOMEM;
+	for (; req->n_listed < n; req->n_listed++) {
+		struct lease_view *view = read_view(result, (int)req->n_listed);
+
+		if (!view)
+			return LEASED_ENOMEM;
+		req->listing[req->n_listed] = view;
+		req->more = view->waiters >= req->limit;
+		view->waiters = 0;
+		if (!get_i64(result, (int)req->n_listed, 14, &changes)) {
+			req->n_listed++; /* the view is freed with the others */
+			return LEASED_EINTERNAL;
+		}
+		view->value_changes = changes;
+	}
+	return 0;
 }
 
 static int decode_list(struct request *req, const PGresult *result)
@@ -378,6 +443,8 @@ int batch_decode(struct batch *batch, const PGresult *result)
 		return history_decode(batch->reqs[0], result);
 	if (batch->verb == VERB_LIST)
 		return decode_list(batch->reqs[0], result);
+	if (batch->verb == VERB_HELD)
+		return decode_held(batch->reqs[0], result);
 	for (int row = 0; row < PQntuples(result) && rc == 0; row++) {
 		switch (batch->verb) {
 		case VERB_ACQUIRE_LIMITED:
@@ -390,6 +457,8 @@ int batch_decode(struct batch *batch, const PGresult *result)
 		case VERB_LOOK: rc = decode_look(batch, result, row); break;
 		case VERB_QUEUE: rc = decode_place(batch, result, row); break;
 		case VERB_BEAT: rc = decode_beat(batch->reqs[0], result, row); break;
+		case VERB_EXPIRY: rc = decode_expiry(batch, result, row); break;
+		case VERB_CHANGING: rc = decode_changing(batch->reqs[0], result, row); break;
 		default: break;
 		}
 	}

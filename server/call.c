@@ -10,6 +10,7 @@
 #include "name.h"
 #include "reply.h"
 #include "status.h"
+#include "stream.h"
 
 static int take_acquire(struct session *s, struct call *call, const Leased__Acquire *m,
 	struct leased_error *err);
@@ -431,6 +432,7 @@ static void take_cancel(struct session *s, uint64_t id)
 		engine_cancel(s->all->engine, &call->requests[0]);
 		return;
 	}
+	stream_cancel(s, id);
 }
 
 int call_take(struct session *s, struct frame frame, struct leased_error *err)
@@ -450,6 +452,7 @@ int call_take(struct session *s, struct frame frame, struct leased_error *err)
 	case LEASED__CLIENT_MESSAGE__BODY_PING: reply_pong(s, m->id); break;
 	case LEASED__CLIENT_MESSAGE__BODY_REPORT: reply_health(s, m->id); break;
 	case LEASED__CLIENT_MESSAGE__BODY_CANCEL: take_cancel(s, m->cancel->request); break;
+	case LEASED__CLIENT_MESSAGE__BODY_WATCH: stream_take(s, m->id, m->watch); break;
 	case LEASED__CLIENT_MESSAGE__BODY_HELLO:
 		rc = fail(err, LEASED_EPROTO, "a second hello");
 		break;

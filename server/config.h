@@ -54,6 +54,8 @@ struct config {
 	int64_t max_clients;
 	int64_t max_queued;           /* operations waiting for the database */
 	int64_t max_waiters;
+	int64_t max_watches;
+	int64_t max_watched;          /* held leases in all watches together */
 	int64_t writers;              /* connections to the database */
 	int64_t batch_max;            /* rows of one kind in one batch */
 	int64_t connect_timeout_ms;   /* for each database host */

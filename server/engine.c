@@ -266,6 +266,19 @@ void engine_set_listening(struct engine *e, bool listening)
 		turns_wake_all(e);
 }
 
+void engine_watch(struct engine *e, void (*on_told)(void *owner, int64_t sent_ms, bool unbroken),
+	void *owner)
+{
+	e->on_told = on_told;
+	e->on_told_owner = owner;
+	if (!on_told || e->closing)
+		return;
+	if (!uv_is_active((uv_handle_t *)&e->beat))
+		uv_timer_start(&e->beat, errand_on_beat, BEAT_MS, BEAT_MS);
+	e->beat_again = true;
+	errand_on_beat(&e->beat);
+}
+
 void engine_flush(struct engine *e)
 {
 	store_flush(e->store);

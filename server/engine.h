@@ -51,6 +51,15 @@ void engine_notified(struct engine *e, int64_t daemon, struct text name);
  */
 void engine_set_listening(struct engine *e, bool listening);
 
+/*
+ * From now on the database tells this daemon of every change of a lease. on_told runs each time that it
+ * has confirmed this, about once a second: it is so from sent_ms (monotonic) for WATCH_GRACE_MS, and
+ * unbroken says that nothing was left out since the time before. NULL: nobody watches any more.
+ */
+#define WATCH_GRACE_MS 5000
+void engine_watch(struct engine *e, void (*on_told)(void *owner, int64_t sent_ms, bool unbroken),
+	void *owner);
+
 /* How many have been taken up and not been answered, waiters aside. */
 size_t engine_unanswered(const struct engine *e);
 

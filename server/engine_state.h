@@ -12,15 +12,22 @@
 #define LOCKED_TRIES_AT_ONCE 2
 #define LOCKED_TRIES_MAX     8
 
+/* How often this daemon says that it is alive, while that matters. */
+#define BEAT_MS 1000
+
 struct engine {
 	struct store *store;
 	struct waiters waiters;
 	const struct config *config;
 	struct list paused;  /* request.link: asked again after a moment */
 	size_t n_paused;
-	uv_timer_t beat;     /* while somebody has a place */
+	uv_timer_t beat;     /* while somebody has a place or watches */
 	size_t n_placed;     /* requests with a place in the queue of all daemons */
 	bool beating;        /* a beat is in flight */
+	bool beat_again;     /* another one is wanted behind it, at once */
+	bool is_watching;    /* what the last beat said */
+	void (*on_told)(void *owner, int64_t sent_ms, bool unbroken); /* NULL: nobody watches */
+	void *on_told_owner;
 	bool listening;      /* other daemons can tell us that it is our turn */
 	bool closing;
 	unsigned n_open;     /* parts that have not closed yet */

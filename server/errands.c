@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "log.h"
 #include "status.h"
 #include "turns.h"
@@ -11,6 +12,8 @@ struct errand {
 	struct request req;
 	struct engine *engine;
 	struct request *grant; /* GIVE BACK: answered when the lease is free again */
+	int64_t sent_ms;       /* BEAT */
+	bool had_places;       /* BEAT: when it was sent */
 	char texts[];
 };
 
@@ -130,13 +133,17 @@ static void on_beaten(struct request *req)
 	struct engine *e = errand->engine;
 
 	e->beating = false;
-	if (req->status == 0 && !req->found && !e->closing) {
+	if (req->status == 0 && !req->found && errand->had_places && !e->closing) {
 		log_event(LOG_WARN, "places_lost", "why", 's',
 			"the other daemons took this one for dead", "waiters", 'u',
 			(uint64_t)e->n_placed, NULL);
 		turns_draw_places(e);
 	}
+	if (req->status == 0 && req->watching && e->on_told)
+		e->on_told(e->on_told_owner, errand->sent_ms, req->told);
 	errand_free(errand);
+	if (e->beat_again)
+		errand_on_beat(&e->beat);
 }
 
 void errand_on_beat(uv_timer_t *timer)
@@ -144,7 +151,7 @@ void errand_on_beat(uv_timer_t *timer)
 	struct engine *e = timer->data;
 	struct errand *errand;
 
-	if (e->n_placed == 0) {
+	if (e->closing || (e->n_placed == 0 && !e->on_told && !e->is_watching)) {
 		uv_timer_stop(timer);
 		return;
 	}
@@ -153,6 +160,10 @@ void errand_on_beat(uv_timer_t *timer)
 	errand = errand_new(e, VERB_BEAT, &(struct claim){ 0 }, on_beaten);
 	if (!errand)
 		return;
+	e->beat_again = false;
+	errand->req.watching = e->is_watching = e->on_told != NULL;
+	errand->had_places = e->n_placed > 0;
+	errand->sent_ms = clock_ms();
 	e->beating = engine_submit(e, &errand->req) == 0;
 	if (!e->beating)
 		errand_free(errand);

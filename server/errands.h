@@ -18,7 +18,7 @@ void errand_release(struct engine *e, const struct claim *claim);
 /* Leaves the queue of name. place as in leave.sql: one row, or negative: all of ours before it. */
 void errand_leave(struct engine *e, struct text name, int64_t place);
 
-/* Once a second, while somebody here has a place: this daemon is alive. */
+/* Once a second, while somebody here has a place or watches: this daemon is alive. */
 void errand_on_beat(uv_timer_t *timer);
 
 #endif

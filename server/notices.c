@@ -38,6 +38,7 @@ static void on_up(void *owner)
 	struct leased_error why;
 	char query[128];
 
+	n->given_up = false;
 	snprintf(query, sizeof query, "LISTEN leased; SELECT pg_notify('leased', '%lld'), pg_backend_pid()",
 		(long long)n->daemon);
 	if (PQsendQuery(n->pg.conn, query)) {
@@ -61,6 +62,7 @@ static void on_again(uv_timer_t *timer)
 /* The connection stays as it is, and is made anew after a while. */
 static void give_up(struct notices *n, const char *why)
 {
+	n->given_up = true;
 	say(n, false, why);
 	uv_timer_start(&n->timer, on_again, AGAIN_MS, 0);
 }
@@ -128,6 +130,8 @@ bool notices_parse(const char *line, size_t len, struct notice *ret_notice)
 
 static void take_lines(struct notices *n, const char *at)
 {
+	uint8_t value[VALUE_MAX_LEN];
+	struct change change;
 	struct notice notice;
 
 	while (*at) {
@@ -137,6 +141,8 @@ static void take_lines(struct notices *n, const char *at)
 			n->events->on_turn(n->owner, notice.number, notice.name);
 		else if (notices_parse(at, len, &notice))
 			n->events->on_stolen(n->owner, &notice);
+		else if (change_parse(&change, at, len, value))
+			n->events->on_change(n->owner, &change);
 		at += len + (at[len] == '\n');
 	}
 }

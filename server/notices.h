@@ -7,6 +7,7 @@
 #ifndef NOTICES_H
 #define NOTICES_H
 
+#include "change.h"
 #include "config.h"
 #include "pg.h"
 #include "request.h"
@@ -23,6 +24,8 @@ struct notices_events {
 	void (*on_turn)(void *owner, int64_t daemon, struct text name);
 	/* A grant was ended by somebody else. */
 	void (*on_stolen)(void *owner, const struct notice *notice);
+	/* A lease has changed in another way. change and its texts are gone when the call returns. */
+	void (*on_change)(void *owner, const struct change *change);
 	/* They arrive from now on, or no longer: what came between is lost. */
 	void (*on_state)(void *owner, bool listening);
 	void (*on_closed)(void *owner);
@@ -33,6 +36,7 @@ struct notices {
 	uv_timer_t timer; /* for the proof, or until the next attempt */
 	unsigned pending; /* pg and timer */
 	bool open, proved;
+	bool given_up;    /* none arrive, and nothing is under way to change that soon */
 	int64_t daemon;
 	char why[LEASED_ERROR_LEN]; /* why none arrive, "": they do */
 	const struct notices_events *events;
@@ -47,8 +51,8 @@ int notices_start(struct notices *n, uv_loop_t *loop, const struct config *confi
 void notices_close(struct notices *n);
 
 /*
- * Takes one line of a payload apart. Payloads come from whoever may NOTIFY: false for a line that is not
- * ours. The texts point into it.
+ * Takes one line of a payload apart that tells of a turn or a steal (change.h: the others). Payloads come
+ * from whoever may NOTIFY: false for a line that is not ours. The texts point into it.
  */
 bool notices_parse(const char *line, size_t len, struct notice *ret_notice);
 

@@ -182,6 +182,37 @@ static void reply_refused(struct call *call, const struct request *req)
 	reply_failure(call->session, call->id, &why, req->view ? &lease : NULL);
 }
 
+void reply_change(struct session *s, uint64_t id, const struct change *change)
+{
+	static const Leased__Change__Event events[] = {
+		[CHANGE_SNAPSHOT] = LEASED__CHANGE__EVENT__SNAPSHOT,
+		[CHANGE_HELD] = LEASED__CHANGE__EVENT__HELD,
+		[CHANGE_READY] = LEASED__CHANGE__EVENT__READY,
+		[CHANGE_GRANTED] = LEASED__CHANGE__EVENT__GRANTED,
+		[CHANGE_VALUE] = LEASED__CHANGE__EVENT__VALUE,
+		[CHANGE_RELEASED] = LEASED__CHANGE__EVENT__RELEASED,
+		[CHANGE_EXPIRED] = LEASED__CHANGE__EVENT__EXPIRED,
+		[CHANGE_STOLEN] = LEASED__CHANGE__EVENT__STOLEN,
+	};
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Change m = LEASED__CHANGE__INIT;
+	Leased__Holder holder;
+
+	m.event = events[change->kind];
+	m.name = as_bytes(change->claim.name);
+	m.token = change->claim.token;
+	m.expires_in_ms = (uint64_t)change->expires_in_ms;
+	m.value = as_bytes(change->value);
+	if (change->claim.pid > 0) {
+		fill_holder(&holder, &change->claim);
+		m.holder = &holder;
+	}
+	message.id = id;
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_CHANGE;
+	message.change = &m;
+	reply_send(s, &message);
+}
+
 static void reply_acquire(struct call *call, Leased__ServerMessage *message)
 {
 	const struct request *req = &call->requests[0];

@@ -22,6 +22,9 @@ void reply_pong(struct session *s, uint64_t id);
 /* What the daemon knows of itself and of its database: answered without the engine. */
 void reply_health(struct session *s, uint64_t id);
 
+/* One change of a watch. */
+void reply_change(struct session *s, uint64_t id, const struct change *change);
+
 /* The one reply of a call whose requests have all been decided; its session is still there. */
 void reply_outcome(struct call *call);
 

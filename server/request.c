@@ -18,6 +18,7 @@ void request_fini(struct request *req)
 	free(req->mark);
 	free(req->view);
 	free(req->done_by);
+	free(req->others);
 	free(req->why);
 	req->listing = NULL;
 	req->grants = NULL;
@@ -25,6 +26,7 @@ void request_fini(struct request *req)
 	req->n_listed = 0;
 	req->view = NULL;
 	req->done_by = NULL;
+	req->others = NULL;
 	req->why = NULL;
 }
 

@@ -26,13 +26,16 @@ enum verb {
 	VERB_QUEUE, /* from here on the engine's own: stand in line */
 	VERB_LEAVE, /* leave the line */
 	VERB_BEAT,  /* this daemon is alive */
-	VERB_LIST,
+	VERB_EXPIRY,   /* of watches (watch.c): has it expired? */
+	VERB_CHANGING, /* which transactions may be changing leases? */
+	VERB_LIST,     /* from here on each is a statement of its own */
+	VERB_HELD,     /* of watches: a page of what is held */
 	VERB_HISTORY, /* from here on aside, see store.c: the grants of one lease */
 	VERB_LAPSED,  /* of a prefix: those that expired, and nobody has taken the lease since */
 	VERB_FAILED,  /* of a prefix: those that ended badly */
 	VERB_TRIM,    /* a step of the housekeeping */
 };
-#define VERB_COUNT 15
+#define VERB_COUNT 18
 
 static inline bool verb_is_aside(enum verb verb)
 {
@@ -64,6 +67,7 @@ struct lease_view {
 	int64_t held_for_ms;
 	int64_t acquired_at_us, expires_at_us; /* since 1970, the database's clock */
 	int64_t waiters;       /* on all daemons */
+	int64_t value_changes; /* HELD: since the grant */
 };
 
 /* Why an acquire is refused: its slot was completed, or the interval since the last run is not over. */
@@ -112,8 +116,10 @@ struct request {
 	bool retry;            /* RELEASE: having been released by this claim is success */
 	int64_t wait_ms;       /* ACQUIRE: 0 does not wait */
 	struct text reason;    /* STEAL, by claim.principal */
-	struct text prefix, after; /* LIST, LAPSED, FAILED */
+	struct text prefix, after; /* LIST, HELD, LAPSED, FAILED; CHANGING: prefix is `others` of the one before */
 	uint32_t limit;            /* and HISTORY */
+	bool exact;                /* HELD: the lease of this very name */
+	bool watching;             /* BEAT: changes shall be told to this daemon */
 	struct past_query past;
 	struct trim_step trim;     /* TRIM */
 	request_done_cb done;  /* runs exactly once for each request that was taken up */
@@ -124,11 +130,14 @@ struct request {
 	int64_t expires_in_ms;       /* granted, renewed: time left by the database's clock */
 	struct lease_view *view;     /* LOOK, STEAL, and why not; NULL: no row. Freed by request_fini */
 	struct done_view *done_by;   /* ACQUIRE, once looked at: refused for it, whatever the row. Likewise */
-	struct lease_view **listing; /* LIST */
+	struct lease_view **listing; /* LIST, HELD */
 	struct grant_view **grants;  /* HISTORY, LAPSED, FAILED */
 	struct grant_view *mark;     /* their step was full and ended here; NULL: there is no more */
 	uint32_t n_listed;
 	bool more;
+	bool told;                   /* BEAT: they were, since the last one */
+	bool expired;                /* EXPIRY: certainly */
+	char *others;                /* CHANGING: the transactions; claim.pid is one's. Freed likewise */
 	char *why;                   /* what the database said, or NULL. Freed by request_fini */
 
 	/* The engine's. */

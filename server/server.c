@@ -19,6 +19,7 @@
 #include "session.h"
 #include "status.h"
 #include "trim.h"
+#include "watch.h"
 
 #define TICK_MS 1000
 
@@ -32,6 +33,7 @@ struct server {
 	struct devpg devpg;
 	struct engine *engine;
 	struct holdings *holdings;
+	struct watches *watches;
 	struct notices notices;
 	struct trim trim;
 	struct sessions sessions;
@@ -73,6 +75,7 @@ static void on_tick(uv_timer_t *timer)
 	for (size_t i = 0; i < CONFIG_LISTEN_MAX; i++)
 		listener_retry(&srv->listeners[i]);
 	holdings_tick(srv->holdings);
+	watches_tick(srv->watches);
 	notify_watchdog();
 }
 
@@ -146,9 +149,12 @@ static void on_turn(void *owner, int64_t daemon, struct text name)
 static void on_stolen(void *owner, const struct notice *notice)
 {
 	struct server *srv = owner;
+	struct change stolen = { .kind = CHANGE_STOLEN,
+		.claim = { .name = notice->name, .token = (uint64_t)notice->number } };
 
 	sessions_tell_lost(&srv->sessions, notice->principal, notice->name, (uint64_t)notice->number,
 		notice->why);
+	watches_take(srv->watches, &stolen);
 }
 
 static void on_listening(void *owner, bool listening)
@@ -156,6 +162,14 @@ static void on_listening(void *owner, bool listening)
 	struct server *srv = owner;
 
 	engine_set_listening(srv->engine, listening);
+	watches_set_listening(srv->watches, listening);
+}
+
+static void on_change(void *owner, const struct change *change)
+{
+	struct server *srv = owner;
+
+	watches_take(srv->watches, change);
 }
 
 static void on_notices_closed(void *owner);
@@ -163,6 +177,7 @@ static void on_notices_closed(void *owner);
 static const struct notices_events notices_events = {
 	.on_turn = on_turn,
 	.on_stolen = on_stolen,
+	.on_change = on_change,
 	.on_state = on_listening,
 	.on_closed = on_notices_closed,
 };
@@ -258,6 +273,9 @@ static void close_rest(void *data)
 	struct server *srv = data;
 
 	srv->engine = NULL;
+	if (srv->holdings)
+		holdings_free(srv->holdings); /* until here the tick looks at them */
+	srv->holdings = NULL;
 	for (size_t i = 0; i < SIGNAL_COUNT; i++)
 		close_handle((uv_handle_t *)&srv->signals[i], NULL);
 	close_handle((uv_handle_t *)&srv->prepare, NULL);
@@ -271,7 +289,7 @@ static void on_notices_closed(void *owner)
 {
 	struct server *srv = owner;
 
-	holdings_free(srv->holdings);
+	watches_close(srv->watches);
 	engine_close(srv->engine, close_rest, srv);
 }
 
@@ -316,6 +334,7 @@ static void stop(struct server *srv)
 	log_event(LOG_INFO, "stopping", NULL);
 	notify_stopping();
 	holdings_leave(srv->holdings);
+	watches_leave(srv->watches);
 	for (size_t i = 0; i < srv->config->n_listen; i++)
 		listener_close(&srv->listeners[i]);
 	sessions_pause(&srv->sessions);
@@ -339,14 +358,15 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 		goto stop_dev;
 	start_loop(&srv);
 	rc = engine_new(&srv.engine, &srv.loop, config, err);
-	if (rc == 0 && holdings_new(&srv.holdings, &srv.loop, srv.engine) < 0)
+	if (rc == 0 && (holdings_new(&srv.holdings, &srv.loop, srv.engine) < 0 ||
+			       watches_new(&srv.watches, &srv.loop, config, srv.engine, &srv.notices) < 0))
 		rc = fail(err, LEASED_ENOMEM, "out of memory");
 	if (rc < 0) {
 		close_rest(&srv);
 		goto run_dry;
 	}
 	trim_start(&srv.trim, &srv.loop, srv.engine, config);
-	sessions_init(&srv.sessions, config, srv.engine, srv.holdings);
+	sessions_init(&srv.sessions, config, srv.engine, srv.holdings, srv.watches);
 	srv.sessions.notices_problem = srv.notices.why;
 	rc = notices_start(&srv.notices, &srv.loop, config, store_daemon(engine_store(srv.engine)),
 		&notices_events, &srv, err);

@@ -8,9 +8,11 @@
 #include "log.h"
 #include "reply.h"
 #include "status.h"
+#include "stream.h"
 
 static void on_frame(struct transport *t, struct frame frame);
 static void on_end(struct transport *t, int status, const char *why);
+static void on_drained(struct transport *t);
 static void on_transport_closed(struct transport *t);
 static int finish_handshake(struct session *s, struct frame frame, struct leased_error *err);
 static void maybe_closed(struct session *s);
@@ -18,6 +20,7 @@ static void maybe_closed(struct session *s);
 static const struct transport_events transport_events = {
 	.on_frame = on_frame,
 	.on_end = on_end,
+	.on_drained = on_drained,
 	.on_closed = on_transport_closed,
 };
 
@@ -44,9 +47,9 @@ static void move_to(struct session *s, enum session_state state)
 }
 
 void sessions_init(struct sessions *all, const struct config *config, struct engine *engine,
-	struct holdings *holdings)
+	struct holdings *holdings, struct watches *watches)
 {
-	*all = (struct sessions){ .config = config, .engine = engine, .holdings = holdings,
+	*all = (struct sessions){ .config = config, .engine = engine, .holdings = holdings, .watches = watches,
 		.started_ms = clock_ms() };
 	list_init(&all->handshaking);
 	list_init(&all->ready);
@@ -77,6 +80,7 @@ int session_accept(struct sessions *all, uv_stream_t *listener)
 	s->transport_open = true;
 	list_init(&s->calls);
 	list_init(&s->holdings);
+	list_init(&s->streams);
 	list_init(&s->dirty);
 	list_init(&s->link);
 	list_append(&all->handshaking, &s->link);
@@ -238,8 +242,14 @@ void session_close(struct session *s, int status, const char *why)
 	}
 	move_to(s, SESSION_CLOSING);
 	call_abandon_all(s);
+	streams_close(s);
 	holdings_end(s->all->holdings, s);
 	transport_close(&s->transport);
+}
+
+static void on_drained(struct transport *t)
+{
+	streams_resume(t->data);
 }
 
 static void on_transport_closed(struct transport *t)

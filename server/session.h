@@ -11,6 +11,7 @@
 #include "list.h"
 #include "principal.h"
 #include "transport.h"
+#include "watch.h"
 
 /*
  * Requests of one client in flight, or an eighth of max_queued if that is less; more wait in its socket.
@@ -31,6 +32,7 @@ struct sessions {
 	const struct config *config;
 	struct engine *engine;
 	struct holdings *holdings;
+	struct watches *watches;
 	struct list handshaking; /* session.link, oldest first */
 	struct list ready;       /* session.link, the longest silent first */
 	struct list closing;     /* session.link */
@@ -51,6 +53,8 @@ struct session {
 	struct list link, dirty;
 	struct list calls;    /* call.link, oldest first: those in flight */
 	struct list holdings; /* see holdings.c */
+	struct list streams;  /* stream.link, see stream.c */
+	size_t n_streams;
 	size_t n_requests;    /* in flight, without those that wait for a lease */
 	size_t n_waits;
 	int64_t heard_ms;     /* when the client last said something, or began to be read */
@@ -60,7 +64,7 @@ struct session {
 };
 
 void sessions_init(struct sessions *all, const struct config *config, struct engine *engine,
-	struct holdings *holdings);
+	struct holdings *holdings, struct watches *watches);
 
 /*
  * A session for a connection that waits on listener; type is UV_TCP or UV_NAMED_PIPE. Over the limit

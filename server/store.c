@@ -123,8 +123,9 @@ static void fill(struct store *s, struct flight *f)
 	}
 	for (enum verb verb = VERB_RELEASE; verb < VERB_LIST; verb++)
 		add_batch(s, f, verb, (size_t)s->config->batch_max);
-	for (size_t i = 0; i < WRITER_LISTS_MAX && !list_empty(&s->pending.queues[VERB_LIST]); i++)
-		add_batch(s, f, VERB_LIST, 1);
+	for (enum verb verb = VERB_LIST; verb <= VERB_HELD; verb++)
+		for (size_t i = 0; i < WRITER_LISTS_MAX && !list_empty(&s->pending.queues[verb]); i++)
+			add_batch(s, f, verb, 1);
 	if (f->n_batches == 0 && has_solo(s))
 		fill_solo(s, f);
 }

@@ -180,18 +180,27 @@ static void drop_out(struct transport *t)
 	t->out_len = t->out_size = 0;
 }
 
+static void drained(struct transport *t)
+{
+	if (t->events->on_drained)
+		t->events->on_drained(t);
+}
+
 static void on_written(uv_write_t *write, int status)
 {
 	struct transport *t = write->data;
 
 	free(t->writing);
 	t->writing = NULL;
+	t->writing_len = 0;
 	if (t->closing)
 		return;
 	if (status < 0)
 		end(t, LEASED_OK, uv_strerror(status));
-	else
+	else if (t->out_len > 0)
 		transport_flush(t);
+	else
+		drained(t);
 }
 
 /* What the kernel does not take at once goes to libuv, which waits until it does. */
@@ -207,8 +216,14 @@ static void write_rest(struct transport *t, size_t written)
 		return;
 	}
 	t->writing = t->out;
+	t->writing_len = t->out_len - written;
 	t->out = NULL;
 	t->out_len = t->out_size = 0;
+}
+
+size_t transport_unsent(const struct transport *t)
+{
+	return t->out_len + t->writing_len;
 }
 
 void transport_flush(struct transport *t)
@@ -224,10 +239,12 @@ void transport_flush(struct transport *t)
 		n = 0;
 	if (n < 0)
 		end(t, LEASED_OK, uv_strerror(n));
-	else if ((size_t)n == t->out_len)
-		drop_out(t);
-	else
+	else if ((size_t)n < t->out_len)
 		write_rest(t, (size_t)n);
+	else {
+		drop_out(t);
+		drained(t);
+	}
 }
 
 static void on_handle_closed(uv_handle_t *handle)

@@ -23,6 +23,8 @@ struct transport_events {
 	void (*on_frame)(struct transport *t, struct frame frame);
 	/* The peer has ended, failed, or broken the framing (LEASED_EPROTO). Once; close then. */
 	void (*on_end)(struct transport *t, int status, const char *why);
+	/* All output has been written; may be NULL. */
+	void (*on_drained)(struct transport *t);
 	/* transport_close has finished. */
 	void (*on_closed)(struct transport *t);
 };
@@ -42,6 +44,7 @@ struct transport {
 	uint8_t *out;        /* not yet handed to the kernel */
 	size_t out_len, out_size;
 	uint8_t *writing;    /* handed to libuv, until on_written */
+	size_t writing_len;
 	uv_write_t write;
 	bool reading, ended, broken, closing; /* broken: the peer is gone, nothing can be written */
 };
@@ -63,6 +66,9 @@ void transport_resume(struct transport *t);
  */
 uint8_t *transport_reserve(struct transport *t, size_t len);
 void transport_commit(struct transport *t, size_t len);
+
+/* Bytes that the kernel has not taken yet. */
+size_t transport_unsent(const struct transport *t);
 
 /* Writes what has gathered. */
 void transport_flush(struct transport *t);

@@ -20,7 +20,6 @@
 #include "errands.h"
 #include "status.h"
 
-#define BEAT_MS      1000
 #define STRAYS_EVERY 5 /* rounds */
 
 static void granted(struct engine *e, struct request *req);

@@ -37,7 +37,10 @@ static const struct statement {
 	[VERB_QUEUE] = { "queue", sql_queue },
 	[VERB_LEAVE] = { "leave", sql_leave },
 	[VERB_BEAT] = { "beat", sql_beat },
+	[VERB_EXPIRY] = { "expiry", sql_expiry },
+	[VERB_CHANGING] = { "changing", sql_changing },
 	[VERB_LIST] = { "list", sql_list },
+	[VERB_HELD] = { "held", sql_held },
 	[VERB_HISTORY] = { "history", sql_history },
 	[VERB_LAPSED] = { "lapsed", sql_lapsed },
 	[VERB_FAILED] = { "failed", sql_failed },
@@ -419,7 +422,7 @@ int writer_start(struct writer *w, uv_loop_t *loop, const struct config *config,
 	w->daemon = daemon;
 	w->events = events;
 	w->owner = owner;
-	for (size_t i = 0; i < VERB_COUNT + WRITER_LISTS_MAX; i++)
+	for (size_t i = 0; i < WRITER_BATCHES_MAX; i++)
 		w->flight.batches[i].reqs = w->reqs[i];
 	snprintf(w->application_name, sizeof w->application_name, "leased writer %d", index);
 	return pg_start(&w->pg, loop, &options, &pg_events, w, err);
@@ -453,7 +456,7 @@ static bool must_be_durable(const struct flight *f)
 static bool writes(const struct flight *f)
 {
 	for (size_t i = 0; i < f->n_batches; i++)
-		if (f->batches[i].verb != VERB_LOOK &&
+		if (f->batches[i].verb != VERB_LOOK && f->batches[i].verb != VERB_CHANGING &&
 			(f->batches[i].verb < VERB_LIST || f->batches[i].verb == VERB_TRIM))
 			return true;
 	return false;

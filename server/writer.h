@@ -10,7 +10,8 @@
 #include "pg.h"
 #include "request.h"
 
-#define WRITER_LISTS_MAX 8 /* list statements in one batch */
+#define WRITER_LISTS_MAX 8 /* statements of each kind of list in one flight */
+#define WRITER_BATCHES_MAX (VERB_COUNT + 2 * WRITER_LISTS_MAX)
 
 /* What the last probe of a server told; for doctor and the log. */
 struct db_info {
@@ -25,7 +26,7 @@ struct db_info {
 
 /* The requests of one round trip, answered together once it is committed. */
 struct flight {
-	struct batch batches[VERB_COUNT + WRITER_LISTS_MAX];
+	struct batch batches[WRITER_BATCHES_MAX];
 	size_t n_batches, n_requests;
 	int64_t sent_ms;
 	bool solo;
@@ -66,7 +67,7 @@ struct writer {
 	size_t n_ahead;     /* statements of the pipeline before the flight's own */
 	bool failed;        /* a statement of this round trip failed */
 	char sqlstate[6], error_text[401];
-	struct request *reqs[VERB_COUNT + WRITER_LISTS_MAX][BATCH_ROWS_MAX];
+	struct request *reqs[WRITER_BATCHES_MAX][BATCH_ROWS_MAX];
 };
 
 /* 0, or LEASED_ECONFIG for a bad conninfo. index is for application_name. */

@@ -276,6 +276,31 @@ void peer_grants(struct peer *p, uint64_t id, Leased__Grant *const grants[], siz
 	send_message(p, id, &message);
 }
 
+void peer_change(struct peer *p, uint64_t id, Leased__Change__Event event, const char *name, uint64_t token,
+	const char *value)
+{
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Change change = LEASED__CHANGE__INIT;
+	Leased__Holder holder = LEASED__HOLDER__INIT;
+	static char host[] = "peer";
+
+	change.event = event;
+	if (name) {
+		holder.host = (ProtobufCBinaryData){ strlen(host), (uint8_t *)host };
+		holder.pid = 1;
+		holder.nonce = 7;
+		change.name = (ProtobufCBinaryData){ strlen(name), (uint8_t *)(uintptr_t)name };
+		change.token = token;
+		change.holder = &holder;
+		change.expires_in_ms = 60000;
+	}
+	if (value)
+		change.value = (ProtobufCBinaryData){ strlen(value), (uint8_t *)(uintptr_t)value };
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_CHANGE;
+	message.change = &change;
+	send_message(p, id, &message);
+}
+
 void peer_fail(struct peer *p, uint64_t id, int status, const char *why)
 {
 	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;

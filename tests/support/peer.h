@@ -57,6 +57,9 @@ void peer_released(struct peer *p, uint64_t id);
 void peer_lease(struct peer *p, uint64_t id, Leased__Holder *holder, uint64_t token);
 /* A page of n grants. */
 void peer_grants(struct peer *p, uint64_t id, Leased__Grant *const grants[], size_t n, const char *next);
+/* SNAPSHOT and READY have no name. With a value, unless NULL; held by peer:1:0000000000000007. */
+void peer_change(struct peer *p, uint64_t id, Leased__Change__Event event, const char *name, uint64_t token,
+	const char *value);
 void peer_fail(struct peer *p, uint64_t id, int status, const char *why);
 
 #endif

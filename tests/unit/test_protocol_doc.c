@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "example_history.h"
+#include "example_watch.h"
 #include "frame.h"
 #include "name.h"
 #include "table.h"
@@ -354,6 +355,8 @@ static struct example {
 	{ "steal", 9, steal, NULL },
 	{ "stolen", 9, NULL, stolen },
 	{ "lost", 0, NULL, lost },
+	{ "watch", 10, example_watch, NULL },
+	{ "change", 10, NULL, example_change },
 };
 
 static unsigned field_number(const ProtobufCMessageDescriptor *descriptor, const char *example)
