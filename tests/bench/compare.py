@@ -40,7 +40,7 @@ RENEW = """UPDATE leased.leases SET renewed_at = now(), expires_at = now() + int
 def one_acquire():
     """The daemon's own statement with arrays of one, for a new name each time."""
     values = {1: "ARRAY['one/' || :r]::text[]", 2: "'{h}'::text[]", 3: "'{1}'::int4[]", 4: "'{5}'::int8[]", 5: "'{p}'::text[]",
-              6: "'{90000}'::int8[]", 7: "'{0}'::int8[]", 8: "'{null}'::text[]", 9: "'{0}'::int8[]", 10: "true", 11: "true"}
+              6: "'{90000}'::int8[]", 7: "'{0}'::int8[]", 8: "'{null}'::text[]", 9: "'{0}'::int8[]", 10: "true", 11: "77", 12: "true"}
     text = re.sub(r"--.*", "", (PLACE / "acquire.sql").read_text())
     for number, value in sorted(values.items(), reverse=True):
         text = re.sub(rf"\${number}(::\w+(\[\])?)?", lambda _, value=value: value, text)
