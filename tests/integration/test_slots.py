@@ -396,6 +396,25 @@ def test_changing_values_stays_hot(daemon, database):
         assert updates()[1] >= 0.95 * updates()[0]
 
 
+def test_all_of_it_through_a_transaction_pool(postgres, directory, start_daemon):
+    """Where no statement is prepared, and the isolation level is set anew for each batch."""
+    name = postgres.create_database()
+    with postgres.connect() as conn:
+        conn.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = serializable")
+    bouncer = world.PgBouncer(directory, postgres)
+    try:
+        daemon = start_daemon(bouncer.conninfo(name))
+        assert ctl(daemon, "run", "--slot", "s", "x", "--", "true").returncode == OK
+        done(ctl(daemon, "run", "--slot", "s", "x", "--", "true"), "exit status 0")
+        done(ctl(daemon, "run", "--every", "1h", "x", "--", "true"), "it ran")
+        lease = ctl_json(daemon, "acquire", "x")[0]
+        assert ctl(daemon, "renew", "x", *claim(lease), "--value", "v").returncode == OK
+        assert ctl_json(daemon, "get", "x")[0]["value"] == "v"
+        daemon.stop()
+    finally:
+        bouncer.stop()
+
+
 # Bad input.
 
 
