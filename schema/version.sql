@@ -21,13 +21,18 @@ WITH needed (thing, rights) AS (VALUES
     ('leased.take(text,text,integer,bigint,text,bigint,bigint,text,bigint,text,boolean,bigint,bigint)', 'EXECUTE'),
     ('leased.tell(text[])', 'EXECUTE'),
     ('leased.change_line(text,leased.leases)', 'EXECUTE'),
+    ('leased.tell_change(text,leased.leases)', 'EXECUTE'),
     ('leased.notify_next(text[],bigint)', 'EXECUTE'),
     ('leased.notify_stolen(text,bigint,text,text,text)', 'EXECUTE')
+), lacking AS (
+    SELECT format('%s ON %s', privilege, thing) AS privilege, row_number() OVER () AS n, count(*) OVER () AS total
+      FROM needed CROSS JOIN unnest(string_to_array(rights, ' ')) AS privilege
+     WHERE NOT CASE privilege
+               WHEN 'EXECUTE' THEN has_function_privilege(to_regprocedure(thing), privilege)
+               WHEN 'USAGE' THEN has_sequence_privilege(to_regclass(thing), privilege)
+               ELSE has_table_privilege(to_regclass(thing), privilege) END
 )
+-- As many as fit a sentence.
 SELECT (SELECT coalesce(max(version), 0) FROM leased.schema_version),
-    string_agg(format('%s ON %s', privilege, thing), ', ')
-  FROM needed CROSS JOIN unnest(string_to_array(rights, ' ')) AS privilege
- WHERE NOT CASE privilege
-           WHEN 'EXECUTE' THEN has_function_privilege(to_regprocedure(thing), privilege)
-           WHEN 'USAGE' THEN has_sequence_privilege(to_regclass(thing), privilege)
-           ELSE has_table_privilege(to_regclass(thing), privilege) END
+    (SELECT string_agg(privilege, ', ') || CASE WHEN max(total) > 6 THEN format(', and %s more', max(total) - 6) ELSE '' END
+       FROM lacking WHERE n <= 6)
