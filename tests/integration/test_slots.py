@@ -393,7 +393,8 @@ def test_changing_values_stays_hot(daemon, database):
             conn.execute("SELECT pg_stat_clear_snapshot()")
             return conn.execute("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'leased' AND relname = 'leases'").fetchone()
         until(lambda: updates()[0] >= 200, "the statistics")
-        assert updates()[1] >= 0.95 * updates()[0]
+        # Not all: large versions fill a page while another's snapshot keeps the old ones. An index would leave none.
+        assert updates()[1] >= 0.5 * updates()[0], updates()
 
 
 def test_all_of_it_through_a_transaction_pool(postgres, directory, start_daemon):
