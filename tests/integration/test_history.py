@@ -203,7 +203,7 @@ def test_reading_delays_no_lease(database, start_daemon):
     def stuck(conn):
         return conn.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE 'leased writer%'").fetchone()[0]
     with psycopg.connect(database, autocommit=True) as db, psycopg.connect(database) as other:
-        until(lambda: db.execute("SELECT min(due_at) > now() + interval '1 h' FROM leased.walks").fetchone()[0], "the housekeeping to rest")
+        until(lambda: db.execute("SELECT min(due_at) > now() + interval '30 min' FROM leased.walks").fetchone()[0], "the housekeeping to rest")
         other.execute("LOCK TABLE leased.events IN ACCESS EXCLUSIVE MODE")
         readers = [world.ctl_start(daemon, "history", "x") for _ in range(3)]
         until(lambda: stuck(db) == 1, "a read to wait")
