@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cancel.h"
 #include "duration.h"
 #include "duration.h"
 #include "history.h"
@@ -302,6 +303,7 @@ static void call_free(struct call *call)
 	if (s) {
 		s->n_requests -= call->n_counted;
 		s->n_waits -= call->waits;
+		cancel_remove(s, call);
 		session_regulate(s);
 	}
 	arena_free(&call->arena);
@@ -360,6 +362,8 @@ static void submit(struct session *s, struct call *call)
 	call->n_counted = call->waits ? 0 : call->n_requests;
 	s->n_waits += call->waits;
 	s->n_requests += call->n_counted;
+	if (call->verb == VERB_ACQUIRE)
+		cancel_add(s, call);
 	session_regulate(s);
 	for (size_t i = 0; i < call->n_requests; i++) {
 		struct request *req = &call->requests[i];
@@ -424,15 +428,12 @@ static int take_requests(struct session *s, struct arena *arena, const Leased__C
 
 static void take_cancel(struct session *s, uint64_t id)
 {
-	for (struct list *node = s->calls.next; node != &s->calls; node = node->next) {
-		struct call *call = list_entry(node, struct call, link);
+	struct call *call = cancel_find(s, id);
 
-		if (call->id != id || call->verb != VERB_ACQUIRE)
-			continue;
+	if (call)
 		engine_cancel(s->all->engine, &call->requests[0]);
-		return;
-	}
-	stream_cancel(s, id);
+	else
+		stream_cancel(s, id);
 }
 
 int call_take(struct session *s, struct frame frame, struct leased_error *err)
@@ -481,6 +482,7 @@ void call_abandon_all(struct session *s)
 		struct call *call = list_entry(node, struct call, link);
 
 		call->session = NULL;
+		cancel_remove(s, call);
 		/* May finish the call, and so free it: only acquires wait, and they come alone. */
 		if (call->verb == VERB_ACQUIRE)
 			engine_abandon(s->all->engine, &call->requests[0]);

@@ -5,6 +5,8 @@
 #ifndef CALL_H
 #define CALL_H
 
+#include <uthash.h>
+
 #include "message.h"
 #include "request.h"
 #include "session.h"
@@ -18,6 +20,7 @@ struct call {
 	struct session *session;  /* NULL once it has closed */
 	struct sessions *all;
 	uint64_t id;
+	UT_hash_handle hh;        /* in session.acquires, if it is one: see cancel.h */
 	struct arena arena;
 	size_t n_requests, n_open;
 	size_t n_counted; /* of its requests in session.n_requests */

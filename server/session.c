@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,7 @@ void sessions_init(struct sessions *all, const struct config *config, struct eng
 {
 	*all = (struct sessions){ .config = config, .engine = engine, .holdings = holdings, .watches = watches,
 		.started_ms = clock_ms() };
+	randombytes_buf(all->hash_key, sizeof all->hash_key);
 	list_init(&all->handshaking);
 	list_init(&all->ready);
 	list_init(&all->closing);

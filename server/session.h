@@ -39,6 +39,7 @@ struct sessions {
 	struct list dirty;       /* session.dirty, those with output of this turn */
 	size_t n;                /* in all lists */
 	bool paused;             /* nobody is read any more */
+	uint8_t hash_key[16];    /* of tables that clients fill: see cancel.c */
 	int64_t started_ms;
 	const char *notices_problem; /* why no notifications arrive, "": they do */
 	struct log_limit stranger_limit;
@@ -52,6 +53,7 @@ struct session {
 	struct sessions *all;
 	struct list link, dirty;
 	struct list calls;    /* call.link, oldest first: those in flight */
+	struct call *acquires; /* see cancel.c */
 	struct list holdings; /* see holdings.c */
 	struct list streams;  /* stream.link, see stream.c */
 	size_t n_streams;

@@ -46,7 +46,9 @@ def test_cancels_of_a_client_that_never_reads_end_it_alone(daemon, other):
 
 def send_aside(client, frames):
     """Sends as fast as the daemon reads, which may be slow."""
-    threading.Thread(target=send_until_closed, args=(client, frames), daemon=True).start()
+    thread = threading.Thread(target=send_until_closed, args=(client, frames), daemon=True)
+    thread.start()
+    return thread
 
 
 def send_until_closed(client, frames):
@@ -54,6 +56,15 @@ def send_until_closed(client, frames):
         client.send(*frames)
     except OSError:
         pass
+
+
+def slowest_ping(client):
+    slowest = 0
+    for _ in range(20):
+        begin = time.monotonic()
+        assert client.ask(raw.ping(1)).kind == "pong"
+        slowest = max(slowest, time.monotonic() - begin)
+    return slowest
 
 
 def slowest_renewal(client, name, token, nonce, times=5):
@@ -100,6 +111,9 @@ def test_a_client_with_thousands_of_waits_is_still_heard(database, start_daemon)
             assert greedy.ask(raw.renew(1, [raw.claim(b"mine", mine, 1)])).statuses == [0]
             assert holder.ask(raw.ping(1)).kind == "pong"
             time.sleep(0.1)
+        flood = send_aside(greedy, [raw.cancel(1, 1 << 40)] * 200000)  # of nothing
+        assert slowest_ping(holder) < 1.5
+        flood.join()
         cancelled = greedy.ask(raw.cancel(1, 4000))
         assert (cancelled.request, cancelled.status) == (4000, raw.ECANCELLED)
         assert holder.release(b"x", held, 1)
