@@ -307,6 +307,7 @@ static void call_free(struct call *call)
 		session_regulate(s);
 	}
 	arena_free(&call->arena);
+	free(call->texts);
 	free(call);
 }
 
@@ -400,6 +401,14 @@ static struct call *call_new(struct session *s, struct arena *arena,
 	return call;
 }
 
+/* A wait may last for hours: it need not keep the room that unpacking takes, 32 times its size. */
+static void leave_arena(struct call *call)
+{
+	call->texts = request_copy_texts(&call->requests[0]);
+	if (call->texts)
+		arena_free(&call->arena);
+}
+
 static int take_requests(struct session *s, struct arena *arena, const Leased__ClientMessage *m)
 {
 	struct leased_error err = { 0 };
@@ -416,6 +425,8 @@ static int take_requests(struct session *s, struct arena *arena, const Leased__C
 		rc = fail(&err, LEASED_EBUSY,
 			"%d acquires wait on this connection already: open another one, or wait for fewer leases",
 			SESSION_WAITS_MAX);
+	if (rc == 0 && is_wait(&call->requests[0]))
+		leave_arena(call);
 	if (rc == 0) {
 		submit(s, call);
 		return 0;

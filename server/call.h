@@ -22,6 +22,7 @@ struct call {
 	uint64_t id;
 	UT_hash_handle hh;        /* in session.acquires, if it is one: see cancel.h */
 	struct arena arena;
+	char *texts;              /* of one that waits, instead of the arena */
 	size_t n_requests, n_open;
 	size_t n_counted; /* of its requests in session.n_requests */
 	bool waits;       /* an acquire in session.n_waits */

@@ -3,11 +3,30 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "duration.h"
 #include "holder.h"
 #include "name.h"
 #include "status.h"
+
+char *request_copy_texts(struct request *req)
+{
+	struct text *texts[] = { &req->claim.name, &req->claim.host, &req->claim.principal, &req->value,
+		&req->slot };
+	size_t n = sizeof texts / sizeof texts[0], len = 0;
+	char *block, *at;
+
+	for (size_t i = 0; i < n; i++)
+		len += texts[i]->len;
+	block = at = malloc(len);
+	for (size_t i = 0; block && i < n; at += texts[i++]->len) {
+		if (texts[i]->len > 0)
+			memcpy(at, texts[i]->data, texts[i]->len);
+		texts[i]->data = at;
+	}
+	return block;
+}
 
 void request_fini(struct request *req)
 {

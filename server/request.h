@@ -164,6 +164,12 @@ struct request {
 	bool uncertain;   /* a batch with it was lost with its connection */
 };
 
+/*
+ * Copies all texts of an acquire into one block, the caller's to free: the memory that they came in can go.
+ * NULL: out of memory; nothing has changed.
+ */
+char *request_copy_texts(struct request *req);
+
 /* Frees the outcome. The request itself is its maker's. */
 void request_fini(struct request *req);
 

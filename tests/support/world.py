@@ -190,9 +190,9 @@ class Daemon:
                 raise
         return self.process.returncode
 
-    def memory_kb(self):
+    def memory_kb(self, what="VmRSS"):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0])
+        return int(status.split(f"{what}:")[1].split()[0])
 
 
 def servers(daemons):
