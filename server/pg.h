@@ -39,7 +39,7 @@ struct pg_options {
 	int64_t connect_timeout_ms;   /* for each host */
 };
 
-enum pg_state { PG_IDLE, PG_RESOLVING, PG_CONNECTING, PG_UP, PG_WAITING, PG_CLOSING, PG_CLOSED };
+enum pg_state { PG_RESOLVING, PG_CONNECTING, PG_UP, PG_WAITING, PG_CLOSING, PG_CLOSED };
 #define PG_TARGETS_MAX 16
 
 struct pg {

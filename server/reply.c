@@ -7,7 +7,6 @@
 #include "history.h"
 #include "log.h"
 #include "name.h"
-#include "sql.h"
 #include "status.h"
 
 void reply_send(struct session *s, Leased__ServerMessage *message)
@@ -79,7 +78,7 @@ void reply_health(struct session *s, uint64_t id)
 	h.database_host = info.host;
 	h.database_is_primary = *info.version && !info.in_recovery && !info.read_only;
 	h.schema_found = info.schema_found;
-	h.schema_wanted = sql_schema_version();
+	h.schema_wanted = info.schema_wanted;
 	h.pooled = info.pooled;
 	h.synchronous_commit = info.synchronous_commit;
 	h.daemon_clock_us = clock_wall_us();

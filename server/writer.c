@@ -94,16 +94,6 @@ static void on_up(void *owner)
 	pg_flush(&w->pg);
 }
 
-static void copy_value(char *out, size_t size, const PGresult *result, int column)
-{
-	snprintf(out, size, "%s", PQgetvalue(result, 0, column));
-}
-
-static bool is_true(const PGresult *result, int column)
-{
-	return *PQgetvalue(result, 0, column) == 't';
-}
-
 static void send_query(struct writer *w, enum writer_state state, const char *text)
 {
 	struct leased_error why;
@@ -119,24 +109,10 @@ static void send_query(struct writer *w, enum writer_state state, const char *te
 
 static void take_probe(struct writer *w, PGresult *result)
 {
-	struct db_info *info = &w->info;
-	const char *host = PQhost(w->pg.conn);
+	struct leased_error why;
 
-	*info = (struct db_info){ 0 };
-	copy_value(info->version, sizeof info->version, result, 0);
-	/* A pooler hands out process numbers of its own. */
-	info->pooled = atoi(PQgetvalue(result, 0, 1)) != PQbackendPID(w->pg.conn);
-	info->in_recovery = is_true(result, 2);
-	info->read_only = is_true(result, 3);
-	copy_value(info->isolation, sizeof info->isolation, result, 4);
-	copy_value(info->synchronous_commit, sizeof info->synchronous_commit, result, 5);
-	info->clock_offset_us = atoll(PQgetvalue(result, 0, 6)) - clock_wall_us();
-	info->schema_found = is_true(result, 7) ? -1 : 0; /* -1: to be read */
-	info->has_app_role = is_true(result, 8);
-	copy_value(info->user, sizeof info->user, result, 9);
-	copy_value(info->database, sizeof info->database, result, 10);
-	copy_value(info->encoding, sizeof info->encoding, result, 11);
-	snprintf(info->host, sizeof info->host, "%s", host ? host : "");
+	if (db_info_take_probe(&w->info, w->pg.conn, result, &why) < 0)
+		refuse(w, &why);
 }
 
 static void start_migration(struct writer *w)
@@ -157,13 +133,13 @@ static void start_migration(struct writer *w)
 static void migrated(struct writer *w)
 {
 	log_event(LOG_INFO, "schema_apply", "from", 'd', (int64_t)w->info.schema_found, "to", 'd',
-		(int64_t)sql_schema_version(), NULL);
+		(int64_t)w->info.schema_wanted, NULL);
 	on_up(w);
 }
 
 static void after_version(struct writer *w)
 {
-	int found = w->info.schema_found, wanted = sql_schema_version();
+	int found = w->info.schema_found, wanted = w->info.schema_wanted;
 	struct leased_error why;
 
 	if (found == wanted) {
@@ -185,36 +161,18 @@ static void after_version(struct writer *w)
 
 static void after_probe(struct writer *w)
 {
-	struct leased_error why;
-
-	if (w->info.in_recovery || w->info.read_only) {
-		fail(&why, LEASED_EUNAVAILABLE,
-			"database %s takes no writes (%s): name the primary, or all hosts, in --database",
-			w->info.host, w->info.in_recovery ? "a standby" : "read-only");
-		refuse(w, &why);
-	} else if (strcmp(w->info.encoding, "UTF8") != 0) {
-		fail(&why, LEASED_ECONFIG,
-			"database %s has the encoding %s: leases need one made with ENCODING 'UTF8'",
-			w->info.database, w->info.encoding);
-		refuse(w, &why);
-	} else if (w->info.schema_found < 0) {
+	if (w->info.schema_found < 0)
 		send_query(w, WRITER_VERSION, sql_version);
-	} else {
+	else
 		after_version(w);
-	}
 }
 
 static void take_version(struct writer *w, PGresult *result)
 {
 	struct leased_error why;
 
-	w->info.schema_found = atoi(PQgetvalue(result, 0, 0));
-	if (PQgetisnull(result, 0, 1))
-		return;
-	fail(&why, LEASED_ECONFIG,
-		"role %s lacks rights on the schema leased: let it own the schema, or GRANT it %s",
-		w->info.user, PQgetvalue(result, 0, 1));
-	refuse(w, &why);
+	if (db_info_take_version(&w->info, result, &why) < 0)
+		refuse(w, &why);
 }
 
 static int send_settings(struct writer *w)
@@ -418,6 +376,7 @@ int writer_start(struct writer *w, uv_loop_t *loop, const struct config *config,
 		.application_name = w->application_name,
 		.connect_timeout_ms = config->connect_timeout_ms };
 
+	db_info_init(&w->info);
 	w->config = config;
 	w->daemon = daemon;
 	w->events = events;

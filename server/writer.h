@@ -7,22 +7,12 @@
 
 #include "batch.h"
 #include "config.h"
+#include "db_info.h"
 #include "pg.h"
 #include "request.h"
 
 #define WRITER_LISTS_MAX 8 /* statements of each kind of list in one flight */
 #define WRITER_BATCHES_MAX (VERB_COUNT + 2 * WRITER_LISTS_MAX)
-
-/* What the last probe of a server told; for doctor and the log. */
-struct db_info {
-	char version[64], host[128], user[64], database[64];
-	char isolation[32], synchronous_commit[32], encoding[32];
-	bool in_recovery, read_only, pooled, has_app_role;
-	int32_t timeline;  /* 0: not readable */
-	uint32_t epoch;    /* of tokens, when the connection came up */
-	int schema_found;
-	int64_t clock_offset_us; /* server's clock less the daemon's, when probed */
-};
 
 /* The requests of one round trip, answered together once it is committed. */
 struct flight {
