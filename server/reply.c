@@ -9,6 +9,18 @@
 #include "name.h"
 #include "status.h"
 
+/* Without an answer that it waits for, a session is of no use; its leases stay until they expire. */
+static void give_up(struct session *s, const char *event)
+{
+	uint32_t left_out;
+
+	if (log_allowed(&s->all->stranger_limit, clock_ms(), &left_out))
+		log_event(LOG_WARN, event, "principal", 's', s->principal.name, "left_out", 'u',
+			(uint64_t)left_out, NULL);
+	s->transport.broken = true;
+	session_close(s, LEASED_OK, NULL);
+}
+
 void reply_send(struct session *s, Leased__ServerMessage *message)
 {
 	size_t size = message_packed_size(&message->base);
@@ -17,14 +29,14 @@ void reply_send(struct session *s, Leased__ServerMessage *message)
 
 	if (s->state == SESSION_CLOSING || s->state == SESSION_CLOSED)
 		return;
+	if (size > transport_room(&s->transport)) {
+		give_up(s, "client_does_not_read");
+		return;
+	}
 	out = transport_reserve(&s->transport, size);
-	len = out ? message_pack(out, size, &message->base) : LEASED_EBUSY;
+	len = out ? message_pack(out, size, &message->base) : LEASED_ENOMEM;
 	if (len < 0) {
-		/* A client that asks and never reads; its leases stay until they expire. */
-		log_event(LOG_WARN, "client_does_not_read", "principal", 's', s->principal.name,
-			NULL);
-		s->transport.broken = true;
-		session_close(s, LEASED_OK, NULL);
+		give_up(s, out ? "answer_too_large" : "no_memory_for_an_answer");
 		return;
 	}
 	transport_commit(&s->transport, (size_t)len);

@@ -152,10 +152,13 @@ void transport_resume(struct transport *t)
 		t->reading = uv_read_start(&t->u.stream, on_alloc, on_read) == 0;
 }
 
+size_t transport_room(const struct transport *t)
+{
+	return TRANSPORT_OUT_MAX - t->out_len;
+}
+
 uint8_t *transport_reserve(struct transport *t, size_t len)
 {
-	if (t->out_len + len > TRANSPORT_OUT_MAX)
-		return NULL;
 	if (t->out_len + len > t->out_size) {
 		size_t size = 2 * (t->out_len + len);
 		uint8_t *out = realloc(t->out, size);

@@ -60,9 +60,12 @@ void transport_set_frame_max(struct transport *t, size_t frame_max);
 void transport_pause(struct transport *t);
 void transport_resume(struct transport *t);
 
+/* How many bytes of output may come before the peer has read some. */
+size_t transport_room(const struct transport *t);
+
 /*
- * Room for len more bytes of output, to be filled at once and given to transport_commit.
- * NULL: out of memory or over the limit.
+ * Room for len more bytes of output, no more than transport_room, to be filled at once and given to
+ * transport_commit. NULL: out of memory.
  */
 uint8_t *transport_reserve(struct transport *t, size_t len);
 void transport_commit(struct transport *t, size_t len);

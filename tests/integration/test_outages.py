@@ -229,10 +229,10 @@ def test_missing_rights_are_said_and_those_said_are_enough(postgres, start_daemo
             return "event=database_ready" in daemon.log()
         until(grant_and_look, "all rights to be granted")
     for there in daemon, owner:  # in line at one, released at the other
-        lease = ctl_json(daemon, "acquire", "-t", "2s", "x")[0]
+        lease = ctl_json(daemon, "acquire", "-t", "10m", "x")[0]
         waiter = ctl_start(there, "acquire", "-w", "1m", "-t", "1s", "x")
         until(lambda: ctl_json(daemon, "get", "x")[0]["waiters"] == 1, "the waiter")
-        assert ctl(daemon, "renew", "x", *claim(lease), "-t", "10m").returncode == 0
+        assert ctl(daemon, "renew", "x", *claim(lease)).returncode == 0
         time.sleep(1.2)  # a sign of life of the waiter's daemon
         assert ctl(daemon, "release", "x", *claim(lease)).returncode == 0
         assert waiter.wait(world.GIVE_UP) == 0
