@@ -1,0 +1,276 @@
+#include "call_read.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "duration.h"
+#include "history.h"
+#include "name.h"
+#include "status.h"
+
+static struct text as_text(ProtobufCBinaryData data)
+{
+	return (struct text){ (const char *)data.data, data.len };
+}
+
+/* For an acquire the token is not known yet. */
+static int read_claim(struct claim *ret_claim, const struct session *s, ProtobufCBinaryData name,
+	const Leased__Holder *holder, uint64_t token, struct leased_error *err)
+{
+	int rc = name_check(name.data, name.len, err);
+
+	if (rc < 0)
+		return rc;
+	if (!holder)
+		return fail(err, LEASED_EDATA, "the holder is missing");
+	rc = host_check(holder->host.data, holder->host.len, err);
+	if (rc < 0)
+		return rc;
+	if (holder->pid == 0 || holder->pid > INT32_MAX)
+		return fail(err, LEASED_EDATA, "the holder's pid must be 1 to %d", INT32_MAX);
+	if (token > INT64_MAX)
+		return fail(err, LEASED_EDATA, "a token is below 2^53");
+	*ret_claim = (struct claim){ .name = as_text(name), .host = as_text(holder->host),
+		.principal = { s->principal.name, s->principal.len }, .nonce = holder->nonce,
+		.token = token, .pid = (int32_t)holder->pid };
+	return 0;
+}
+
+/* The principal must outlive the session, as the requests do. */
+static int keep_principal(struct call *call, struct claim *claim)
+{
+	char *copy = arena_alloc(&call->arena, claim->principal.len);
+
+	if (!copy)
+		return LEASED_ENOMEM;
+	claim->principal.data = memcpy(copy, claim->principal.data, claim->principal.len);
+	return 0;
+}
+
+static int check_ttl(const struct session *s, uint64_t ttl_ms, struct leased_error *err)
+{
+	const struct config *config = s->all->config;
+
+	if (ttl_ms < (uint64_t)config->ttl_min_ms || ttl_ms > (uint64_t)config->ttl_max_ms)
+		return fail(err, LEASED_EDATA, "a ttl is %lld ms to %lld ms here (ttl_min, ttl_max)",
+			(long long)config->ttl_min_ms, (long long)config->ttl_max_ms);
+	return 0;
+}
+
+/* Whether, and by whose death, the lease is to be given back. */
+static int read_departure(struct request *req, const struct session *s, bool wanted, uint32_t pid,
+	struct leased_error *err)
+{
+	if (pid > INT32_MAX || (pid > 0 && !wanted))
+		return fail(err, LEASED_EDATA, "watched_pid is a process, and goes with release_on_disconnect");
+	req->release_on_disconnect = wanted;
+	req->watched_pid = (pid_t)pid;
+	return pid > 0 ? holdings_check_pid((pid_t)pid, s->principal.pid, s->principal.uid, err) : 0;
+}
+
+/* What may refuse it besides a holder: the slot, and the interval. */
+static int take_limits(struct request *req, const Leased__Acquire *m, struct leased_error *err)
+{
+	int rc = m->slot.len > 0 ? slot_check(m->slot.data, m->slot.len, err) : 0;
+
+	if (rc < 0)
+		return rc;
+	if (m->slot_on_failure != LEASED__ACQUIRE__SLOT_ON_FAILURE__DONE &&
+		m->slot_on_failure != LEASED__ACQUIRE__SLOT_ON_FAILURE__AGAIN)
+		return fail(err, LEASED_EDATA, "slot_on_failure is DONE or AGAIN");
+	if (m->slot_on_failure && m->slot.len == 0)
+		return fail(err, LEASED_EDATA, "slot_on_failure without a slot");
+	if (m->every_ms > DURATION_MAX_MS)
+		return fail(err, LEASED_EDATA, "an interval is at most ten years");
+	req->slot = as_text(m->slot);
+	req->slot_again = m->slot_on_failure == LEASED__ACQUIRE__SLOT_ON_FAILURE__AGAIN;
+	req->every_ms = (int64_t)m->every_ms;
+	return 0;
+}
+
+static int take_acquire(struct session *s, struct call *call, const Leased__Acquire *m,
+	struct leased_error *err)
+{
+	struct request *req = &call->requests[0];
+	int rc;
+
+	rc = read_claim(&req->claim, s, m->name, m->holder, 0, err);
+	if (rc == 0)
+		rc = check_ttl(s, m->ttl_ms, err);
+	if (rc == 0)
+		rc = value_check(m->value.data, m->value.len, err);
+	if (rc == 0)
+		rc = take_limits(req, m, err);
+	if (rc < 0)
+		return rc;
+	if (m->wait_ms > (uint64_t)s->all->config->wait_max_ms)
+		return fail(err, LEASED_EDATA, "a wait is at most %lld ms here (wait_max)",
+			(long long)s->all->config->wait_max_ms);
+	if (m->min_hold_ms > (uint64_t)s->all->config->ttl_max_ms)
+		return fail(err, LEASED_EDATA, "a minimum hold is at most %lld ms here (ttl_max)",
+			(long long)s->all->config->ttl_max_ms);
+	req->verb = VERB_ACQUIRE;
+	req->ttl_ms = (int64_t)m->ttl_ms;
+	req->wait_ms = (int64_t)m->wait_ms;
+	req->min_hold_ms = (int64_t)m->min_hold_ms;
+	req->value = as_text(m->value);
+	req->has_value = m->value.len > 0;
+	rc = read_departure(req, s, m->release_on_disconnect, m->watched_pid, err);
+	if (rc < 0)
+		return rc;
+	return keep_principal(call, &req->claim);
+}
+
+static int take_renew(struct session *s, struct call *call, const Leased__Renew *m,
+	struct leased_error *err)
+{
+	struct text principal;
+	int rc;
+
+	if (m->n_renewals == 0)
+		return fail(err, LEASED_EDATA, "a renew without leases");
+	for (size_t i = 0; i < m->n_renewals; i++) {
+		const Leased__Renewal *r = m->renewals[i];
+		struct request *req = &call->requests[i];
+
+		if (!r->claim)
+			return fail(err, LEASED_EDATA, "a renewal without a claim");
+		rc = read_claim(&req->claim, s, r->claim->name, r->claim->holder, r->claim->token,
+			err);
+		if (rc == 0 && r->ttl_ms > 0)
+			rc = check_ttl(s, r->ttl_ms, err);
+		if (rc == 0)
+			rc = value_check(r->value.data, r->value.len, err);
+		if (rc == 0 && r->value.len > 0 && !r->set_value)
+			rc = fail(err, LEASED_EDATA, "a value without set_value");
+		if (rc == 0)
+			rc = read_departure(req, s, r->release_on_disconnect, r->watched_pid, err);
+		if (rc == 0 && i == 0)
+			rc = keep_principal(call, &req->claim);
+		if (rc < 0)
+			return rc;
+		if (i == 0)
+			principal = req->claim.principal;
+		req->claim.principal = principal;
+		req->verb = VERB_RENEW;
+		req->ttl_ms = (int64_t)r->ttl_ms;
+		req->value = as_text(r->value);
+		req->has_value = r->set_value;
+	}
+	return 0;
+}
+
+static int take_release(struct session *s, struct call *call, const Leased__Release *m,
+	struct leased_error *err)
+{
+	struct request *req = &call->requests[0];
+	int rc;
+
+	if (!m->claim)
+		return fail(err, LEASED_EDATA, "a release without a claim");
+	rc = read_claim(&req->claim, s, m->claim->name, m->claim->holder, m->claim->token, err);
+	if (rc < 0)
+		return rc;
+	req->verb = VERB_RELEASE;
+	req->has_exit_status = m->ending_case == LEASED__RELEASE__ENDING_EXIT_STATUS;
+	req->exit_status = m->exit_status;
+	req->retry = m->retry;
+	req->undone = m->undone;
+	return keep_principal(call, &req->claim);
+}
+
+/* Until there are permissions: who runs the daemon, and root, over a Unix socket. */
+static bool may_steal(const struct session *s)
+{
+	return s->principal.pid > 0 && (s->principal.uid == 0 || s->principal.uid == geteuid());
+}
+
+static int take_steal(struct session *s, struct call *call, const Leased__Steal *m,
+	struct leased_error *err)
+{
+	struct request *req = &call->requests[0];
+	int rc = name_check(m->name.data, m->name.len, err);
+
+	if (rc == 0)
+		rc = reason_check(m->reason.data, m->reason.len, err);
+	if (rc < 0)
+		return rc;
+	if (!may_steal(s))
+		return fail(err, LEASED_EDENIED,
+			"%s may not steal: only root and the account that runs the daemon may, over a Unix socket",
+			s->principal.name);
+	if (m->token > INT64_MAX)
+		return fail(err, LEASED_EDATA, "a token is below 2^53");
+	req->verb = VERB_STEAL;
+	req->claim.name = as_text(m->name);
+	req->claim.token = m->token;
+	req->claim.principal = (struct text){ s->principal.name, s->principal.len };
+	req->reason = as_text(m->reason);
+	return keep_principal(call, &req->claim);
+}
+
+static int take_get(struct call *call, const Leased__Get *m, struct leased_error *err)
+{
+	struct request *req = &call->requests[0];
+	int rc = name_check(m->name.data, m->name.len, err);
+
+	if (rc < 0)
+		return rc;
+	req->verb = VERB_LOOK;
+	req->claim.name = as_text(m->name);
+	return 0;
+}
+
+static int take_list(struct call *call, const Leased__List *m, struct leased_error *err)
+{
+	struct request *req = &call->requests[0];
+	int rc = prefix_check(m->prefix.data, m->prefix.len, err);
+
+	if (rc == 0)
+		rc = prefix_check(m->after.data, m->after.len, err);
+	if (rc < 0)
+		return rc;
+	req->verb = VERB_LIST;
+	req->prefix = as_text(m->prefix);
+	req->after = as_text(m->after);
+	req->limit = m->limit > 0 && m->limit < LIST_LIMIT_MAX ? m->limit : LIST_LIMIT_MAX;
+	return 0;
+}
+
+static int take_history(struct call *call, const Leased__History *m, struct leased_error *err)
+{
+	struct request *req = &call->requests[0];
+	int rc;
+
+	if (m->failed ? m->name.len > 0 : m->prefix.len > 0)
+		return fail(err, LEASED_EDATA, "a history is of one name, or of what failed under a prefix");
+	rc = m->failed ? prefix_check(m->prefix.data, m->prefix.len, err)
+		       : name_check(m->name.data, m->name.len, err);
+	if (rc < 0)
+		return rc;
+	if (m->since_ms > DURATION_MAX_MS)
+		return fail(err, LEASED_EDATA, "a history goes back at most %lld ms",
+			(long long)DURATION_MAX_MS);
+	req->verb = m->failed ? VERB_LAPSED : VERB_HISTORY;
+	req->claim.name = as_text(m->name);
+	req->prefix = as_text(m->prefix);
+	req->past.since_ms = (int64_t)m->since_ms;
+	req->limit = m->limit > 0 && m->limit < LIST_LIMIT_MAX ? m->limit : LIST_LIMIT_MAX;
+	history_begin(req);
+	return m->after.len > 0 ? history_resume(req, as_text(m->after), err) : 0;
+}
+
+int call_read(struct session *s, struct call *call, const Leased__ClientMessage *m,
+	struct leased_error *err)
+{
+	switch (m->body_case) {
+	case LEASED__CLIENT_MESSAGE__BODY_ACQUIRE: return take_acquire(s, call, m->acquire, err);
+	case LEASED__CLIENT_MESSAGE__BODY_RENEW: return take_renew(s, call, m->renew, err);
+	case LEASED__CLIENT_MESSAGE__BODY_RELEASE: return take_release(s, call, m->release, err);
+	case LEASED__CLIENT_MESSAGE__BODY_STEAL: return take_steal(s, call, m->steal, err);
+	case LEASED__CLIENT_MESSAGE__BODY_GET: return take_get(call, m->get, err);
+	case LEASED__CLIENT_MESSAGE__BODY_LIST: return take_list(call, m->list, err);
+	case LEASED__CLIENT_MESSAGE__BODY_HISTORY: return take_history(call, m->history, err);
+	default: return fail(err, LEASED_EPROTO, "an unknown request");
+	}
+}
