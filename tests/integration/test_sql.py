@@ -474,9 +474,9 @@ def test_an_unreadable_timeline_leaves_the_base(postgres, database, db):
     with postgres.connect(name) as admin:
         admin.execute("REVOKE EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_control_system() FROM PUBLIC")
         admin.execute(f"CREATE ROLE owner_{name} LOGIN")
-        for kind, relation in (("TABLE", "leases"), ("TABLE", "events"), ("TABLE", "cluster"), ("TABLE", "settings"), ("SEQUENCE", "token_seq"), ("SEQUENCE", "place_seq"),
-                               ("TABLE", "waiters"), ("TABLE", "daemons"), ("VIEW", "queue")):
-            admin.execute(f"ALTER {kind} leased.{relation} OWNER TO owner_{name}")
+        relations = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'leased'::regnamespace AND relkind IN ('r', 'v', 'S')"
+        for relation, in admin.execute(relations).fetchall():
+            admin.execute(f"ALTER TABLE {relation} OWNER TO owner_{name}")
         admin.execute(f"ALTER SCHEMA leased OWNER TO owner_{name}")
         for signature, in admin.execute("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'leased'::regnamespace").fetchall():
             admin.execute(f"ALTER FUNCTION {signature} OWNER TO owner_{name}")
