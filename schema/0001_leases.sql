@@ -7,11 +7,15 @@ REVOKE ALL ON SCHEMA leased FROM PUBLIC;
 --   held:      released_at IS NULL     AND expires_at > now()
 --   min-hold:  released_at IS NOT NULL AND expires_at > now()   (released, but stays taken)
 --   free:      expires_at <= now(), or no row
+-- Where several hold a lease at once, each further one has a row beside the first (is_extra), which goes
+-- when it is over and somebody takes the lease. Of a name never more rows are taken than the smallest
+-- max_holders among them. Whoever takes a lease locks the first row (NOT is_extra) before it looks at
+-- the others.
 -- No index on any column that a renewal or a release writes, so that both are HOT updates; half of
--- each page is left free for them. UNIQUE (name, token) makes a change of token a key update, which
+-- each page is left free for them. The key (name, token) makes a change of token a key update, which
 -- is what waits for a guard's FOR KEY SHARE (PostgreSQL, "Explicit Locking", row-level locks).
 CREATE TABLE leased.leases (
-    name         text COLLATE "C" NOT NULL PRIMARY KEY
+    name         text COLLATE "C" NOT NULL
                  CHECK (octet_length(name) BETWEEN 1 AND 255),
     token        bigint NOT NULL CHECK (token BETWEEN 1 AND 9007199254740991),
     holder_host  text NOT NULL,
@@ -31,7 +35,10 @@ CREATE TABLE leased.leases (
     every_ms     bigint CHECK (every_ms > 0), -- the last interval asked for: the row is needed so long
     ran_at       timestamptz, -- when the last grant was acquired that was released, and not undone
     value_changes integer NOT NULL DEFAULT 0, -- since the grant: tells a watch which value is newer
-    UNIQUE (name, token)
+    max_holders  integer NOT NULL DEFAULT 1 CHECK (max_holders BETWEEN 1 AND 10000), -- while this grant lasts
+    is_extra     boolean NOT NULL DEFAULT false,
+    has_extras   boolean NOT NULL DEFAULT false, -- of the first row: there are, or were, others
+    PRIMARY KEY (name, token)
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.1,
@@ -39,6 +46,8 @@ CREATE TABLE leased.leases (
     autovacuum_analyze_scale_factor = 0.2,
     autovacuum_analyze_threshold = 1000
 );
+
+CREATE UNIQUE INDEX leases_first ON leased.leases (name) WHERE NOT is_extra;
 
 -- Each grant leaves one row when it ends: who held the lease, from when to when, and how it ended.
 -- The grant that still lasts, and one that has expired without another one after it, is the row in
