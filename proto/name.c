@@ -86,6 +86,42 @@ int name_check(const uint8_t *name, size_t len, struct leased_error *err)
 	return check_text("name", name, len, NAME_MAX_LEN, err);
 }
 
+static bool is_same(ProtobufCBinaryData a, ProtobufCBinaryData b)
+{
+	return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+}
+
+/* Few enough to compare each with all before it. */
+static bool is_repeated(ProtobufCBinaryData name, const ProtobufCBinaryData also[], size_t i)
+{
+	bool found = is_same(also[i], name);
+
+	for (size_t k = 0; k < i; k++)
+		found = found || is_same(also[i], also[k]);
+	return found;
+}
+
+int names_check(ProtobufCBinaryData name, const ProtobufCBinaryData also[], size_t n_also,
+	struct leased_error *err)
+{
+	struct leased_error why = { 0 };
+	int rc;
+
+	if (n_also >= LEASED_NAMES_MAX)
+		return fail(err, LEASED_EDATA, "these are %zu names, at most %d are allowed", n_also + 1,
+			LEASED_NAMES_MAX);
+	rc = name_check(name.data, name.len, err);
+	for (size_t i = 0; rc == 0 && i < n_also; i++) {
+		rc = name_check(also[i].data, also[i].len, &why);
+		if (rc < 0)
+			return fail(err, rc, "name %zu of %zu: %s", i + 2, n_also + 1, why.text);
+		if (is_repeated(name, also, i))
+			return fail(err, LEASED_EDATA, "name %zu of %zu is there twice: \"%.*s\"", i + 2,
+				n_also + 1, (int)also[i].len, (const char *)also[i].data);
+	}
+	return rc;
+}
+
 int slot_check(const uint8_t *slot, size_t len, struct leased_error *err)
 {
 	if (len == 0)

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <protobuf-c/protobuf-c.h>
+
 #include "leased_status.h"
 
 #define NAME_MAX_LEN  255
@@ -14,12 +16,23 @@
 #define VALUE_MAX_LEN 4096
 #define REASON_MAX_LEN 1024
 
+/* As in leased.h: how many names a lease may have, and how many may hold one at once. */
+#define LEASED_NAMES_MAX 64
+#define LEASED_SHARED 10000
+
 /*
  * 0, or LEASED_EDATA with a sentence in err: empty, over 255 bytes, not UTF-8 (RFC 3629: no
  * overlong forms, no surrogates, nothing above U+10FFFF), or a control character
  * (U+0000 to U+001F, U+007F to U+009F).
  */
 int name_check(const uint8_t *name, size_t len, struct leased_error *err);
+
+/*
+ * All names of one lease: each by itself, none twice, at most LEASED_NAMES_MAX together. Of more than that
+ * none is looked at. The sentence says which one is wrong.
+ */
+int names_check(ProtobufCBinaryData name, const ProtobufCBinaryData also[], size_t n_also,
+	struct leased_error *err);
 
 /* The same rules for a slot. */
 int slot_check(const uint8_t *slot, size_t len, struct leased_error *err);

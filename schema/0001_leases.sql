@@ -13,7 +13,8 @@ REVOKE ALL ON SCHEMA leased FROM PUBLIC;
 -- the others.
 -- No index on any column that a renewal or a release writes, so that both are HOT updates; half of
 -- each page is left free for them. The key (name, token) makes a change of token a key update, which
--- is what waits for a guard's FOR KEY SHARE (PostgreSQL, "Explicit Locking", row-level locks).
+-- is what waits for a guard's FOR KEY SHARE (PostgreSQL, "Explicit Locking", row-level locks). Each CHECK
+-- is paid for by every statement: what the functions and the daemon check is not checked once more.
 CREATE TABLE leased.leases (
     name         text COLLATE "C" NOT NULL
                  CHECK (octet_length(name) BETWEEN 1 AND 255),
@@ -26,13 +27,13 @@ CREATE TABLE leased.leases (
     renewed_at   timestamptz NOT NULL,
     expires_at   timestamptz NOT NULL,
     released_at  timestamptz,
-    ttl_ms       bigint NOT NULL CHECK (ttl_ms > 0),
-    min_hold_ms  bigint NOT NULL DEFAULT 0 CHECK (min_hold_ms >= 0),
+    ttl_ms       bigint NOT NULL,
+    min_hold_ms  bigint NOT NULL DEFAULT 0,
     value        text CHECK (octet_length(value) <= 4096),
-    slot         text COLLATE "C" CHECK (octet_length(slot) BETWEEN 1 AND 255), -- of this grant
+    slot         text COLLATE "C", -- of this grant
     slot_again   boolean,     -- a release with a non-zero exit status leaves the slot open
-    slot_keep_ms bigint CHECK (slot_keep_ms > 0), -- how long the slot is remembered
-    every_ms     bigint CHECK (every_ms > 0), -- the last interval asked for: the row is needed so long
+    slot_keep_ms bigint, -- how long the slot is remembered
+    every_ms     bigint, -- the last interval asked for: the row is needed so long
     ran_at       timestamptz, -- when the last grant was acquired that was released, and not undone
     value_changes integer NOT NULL DEFAULT 0, -- since the grant: tells a watch which value is newer
     max_holders  integer NOT NULL DEFAULT 1 CHECK (max_holders BETWEEN 1 AND 10000), -- while this grant lasts

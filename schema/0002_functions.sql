@@ -78,6 +78,20 @@ BEGIN
 END
 $$;
 
+-- The names of one acquisition.
+CREATE FUNCTION leased.check_names(names text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM leased.check_name(n) FROM unnest(names) n;
+    IF cardinality(names) > 64 THEN
+        RAISE EXCEPTION 'leased: at most 64 leases can be acquired together, not %', cardinality(names)
+            USING ERRCODE = 'LE002';
+    ELSIF cardinality(names) > (SELECT count(DISTINCT n COLLATE "C") FROM unnest(names) n) THEN
+        RAISE EXCEPTION 'leased: the same lease is named twice' USING ERRCODE = 'LE002';
+    END IF;
+END
+$$;
+
 CREATE FUNCTION leased.check_value(value text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -187,6 +201,9 @@ LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     told text[];
 BEGIN
+    IF NOT EXISTS (SELECT FROM leased.waiters) THEN
+        RETURN;
+    END IF;
     SELECT array_agg(DISTINCT format(E'w\t%s\t%s\n', q.daemon, q.name)) INTO told
       FROM unnest(names) n
      CROSS JOIN LATERAL (SELECT q.name, q.place FROM leased.queue q
@@ -199,7 +216,8 @@ BEGIN
 END
 $$;
 
--- A lease has changed: `g` granted, `v` its value, `r` released; then the token, the holder,
+-- A lease has changed: `g` granted, `v` its value, `r` released, `e` expired (told by whoever takes it next);
+-- then the token, the holder,
 -- milliseconds until the expiry (g) or value_changes (v), the name, and the value if there is one (g, v)
 -- in base64.
 CREATE FUNCTION leased.change_line(kind text, l leased.leases) RETURNS text
@@ -231,6 +249,23 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 SELECT pg_notify('leased', format(E's\t%s\t%s\t%s\t%s: %s', token, name, principal, stealer, reason))
 $$;
 
+-- The row of a grant, locked; or, where there is none, another one of the lease, which tells why.
+CREATE FUNCTION leased.lock_grant(name text, token bigint) RETURNS leased.leases
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    l leased.leases;
+BEGIN
+    SELECT * INTO l FROM leased.leases x
+     WHERE x.name = lock_grant.name AND x.token = lock_grant.token FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        SELECT * INTO l FROM leased.leases x
+         WHERE x.name = lock_grant.name ORDER BY x.expires_at DESC LIMIT 1;
+    END IF;
+    RETURN l;
+END
+$$;
+
 -- Extends the lease to now + ttl (as before when NULL) and publishes value (NULL keeps the one there
 -- is, '' takes it away). Raises LE001 when it is not held by exactly this holder and session_user any
 -- more. Returns the new expiry.
@@ -246,7 +281,7 @@ DECLARE
 BEGIN
     PERFORM leased.check_value(renew.value);
     -- Lock first, then look at the clock: a renewal that waited past the expiry has lost.
-    SELECT * INTO l FROM leased.leases x WHERE x.name = renew.name FOR NO KEY UPDATE;
+    l := leased.lock_grant(renew.name, renew.token);
     PERFORM leased.check_claim(l, renew.name, renew.token, renew.host, renew.pid, renew.nonce, 'renew');
     UPDATE leased.leases x
        SET renewed_at = t.now, ttl_ms = coalesce(p_ttl_ms, x.ttl_ms),
@@ -254,7 +289,7 @@ BEGIN
            value = CASE WHEN renew.value IS NULL THEN x.value ELSE nullif(renew.value, '') END,
            value_changes = x.value_changes + (renew.value IS NOT NULL)::integer
       FROM (SELECT clock_timestamp() AS now OFFSET 0) t
-     WHERE x.name = renew.name
+     WHERE x.name = renew.name AND x.token = renew.token
     RETURNING x.* INTO STRICT l;
     IF renew.value IS NOT NULL THEN
         PERFORM leased.tell_change('v', l);
@@ -275,15 +310,15 @@ DECLARE
     l leased.leases;
     t timestamptz;
 BEGIN
-    SELECT * INTO l FROM leased.leases x WHERE x.name = release.name FOR NO KEY UPDATE;
+    l := leased.lock_grant(release.name, release.token);
     PERFORM leased.check_claim(l, release.name, release.token, release.host, release.pid,
         release.nonce, 'release');
     t := clock_timestamp();
     UPDATE leased.leases x
        SET released_at = t,
            expires_at = greatest(t, x.acquired_at + x.min_hold_ms * interval '1 millisecond'),
-           ran_at = CASE WHEN release.undone THEN x.ran_at ELSE x.acquired_at END
-     WHERE x.name = release.name;
+           ran_at = CASE WHEN release.undone OR x.max_holders > 1 THEN x.ran_at ELSE x.acquired_at END
+     WHERE x.name = release.name AND x.token = release.token;
     INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce,
         principal, acquired_at, ended_at, exit_status)
     SELECT l.name, l.token, 'released', l.holder_host, l.holder_pid, l.holder_nonce,
@@ -297,9 +332,10 @@ BEGIN
 END
 $$;
 
--- Ends the grant of whoever holds the lease, and records who did it and why. Not for leased_app: its
--- caller needs the right to it. Raises LE001 when nobody holds it. Returns the token that was ended.
-CREATE FUNCTION leased.steal(name text, reason text) RETURNS bigint
+-- Ends the grant of whoever holds the lease, and records who did it and why. token: where several hold
+-- it, whose. Not for leased_app: its caller needs the right to it. Raises LE001 when nobody holds it.
+-- Returns the token that was ended.
+CREATE FUNCTION leased.steal(name text, reason text, token bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -311,12 +347,22 @@ BEGIN
     ELSIF reason ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
         RAISE EXCEPTION 'leased: a reason holds no control characters' USING ERRCODE = 'LE002';
     END IF;
-    SELECT * INTO l FROM leased.leases x WHERE x.name = steal.name FOR NO KEY UPDATE;
+    IF steal.token IS NULL AND (SELECT count(*) > 1 FROM leased.leases x
+                                 WHERE x.name = steal.name AND x.released_at IS NULL
+                                   AND x.expires_at > clock_timestamp()) THEN
+        RAISE EXCEPTION 'leased: steal "%": several hold it: say whose grant by its token', steal.name
+            USING ERRCODE = 'LE002';
+    END IF;
+    SELECT * INTO l FROM leased.leases x
+     WHERE x.name = steal.name AND x.token = coalesce(steal.token, x.token) AND x.released_at IS NULL
+       AND x.expires_at > clock_timestamp()
+       FOR NO KEY UPDATE;
     t := clock_timestamp();
     IF l.name IS NULL OR l.released_at IS NOT NULL OR l.expires_at <= t THEN
         RAISE EXCEPTION 'leased: steal "%": nobody holds it', steal.name USING ERRCODE = 'LE001';
     END IF;
-    UPDATE leased.leases x SET released_at = t, expires_at = t WHERE x.name = steal.name;
+    UPDATE leased.leases x SET released_at = t, expires_at = t
+     WHERE x.name = l.name AND x.token = l.token;
     INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal,
         acquired_at, ended_at, stolen_by, reason)
     SELECT l.name, l.token, 'stolen', l.holder_host, l.holder_pid, l.holder_nonce, l.principal,
@@ -359,7 +405,10 @@ BEGIN
             guard.name, guard.token
             USING ERRCODE = 'serialization_failure', HINT = 'Roll back and try again.';
     END IF;
-    SELECT * INTO l FROM leased.leases x WHERE x.name = guard.name;
+    IF l.name IS NULL THEN
+        SELECT * INTO l FROM leased.leases x
+         WHERE x.name = guard.name ORDER BY x.expires_at DESC LIMIT 1;
+    END IF;
     RAISE EXCEPTION 'leased: guard "%" with token %: %', guard.name, guard.token,
         leased.why_not(l, guard.token)
         USING ERRCODE = 'LE001', HINT = 'Stop the work under this lease and roll back.';
@@ -419,7 +468,7 @@ BEGIN
     END IF;
     GRANT USAGE ON SCHEMA leased TO leased_app;
     GRANT EXECUTE ON FUNCTION
-        leased.try_acquire(text, text, integer, bigint, interval, interval, text, text, text, interval, interval),
+        leased.try_acquire(text, text, integer, bigint, interval, interval, text, text, text, interval, interval, integer, text[]),
         leased.renew(text, bigint, text, integer, bigint, interval, text),
         leased.release(text, bigint, text, integer, bigint, integer, boolean),
         leased.guard(text, bigint),

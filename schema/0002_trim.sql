@@ -53,7 +53,7 @@ $$;
 -- held or in its minimum hold (it has not expired), that a guard or a taker has locked, or that was
 -- taken again a moment ago (it is looked at again behind its lock); nor one whose token the sequence has
 -- not reached, so that the next grant of the name has a higher one in any case; nor one that still knows
--- of a run which counts for its interval.
+-- of a run which counts for its interval; nor the first row before the extra ones.
 CREATE FUNCTION leased.trim_leases(keep_ms bigint, history_keep_ms bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -78,6 +78,7 @@ BEGIN
            AND l.ctid < format('(%s,0)', w.next_block + step_blocks)::tid
            AND l.expires_at < free_by AND l.token <= reached
            AND coalesce(leased.next_run(l.ran_at, l.every_ms) < clock_timestamp(), true)
+           AND NOT (l.has_extras AND EXISTS (SELECT FROM leased.leases e WHERE e.name = l.name AND e.is_extra))
          LIMIT step_rows FOR UPDATE SKIP LOCKED
     ), gone AS (
         DELETE FROM leased.leases l WHERE l.ctid = ANY (ARRAY(SELECT place FROM idle)) RETURNING l.*

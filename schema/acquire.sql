@@ -1,7 +1,8 @@
 -- One batch of acquires: sorted by name, a row a name. Returns the grants only; whoever is not among
 -- them is looked up by look.sql. Rows of guarded transactions (FOR KEY SHARE) are skipped, not waited
 -- for. A row that free locks is taken over for certain: it is locked and has expired. place: where the
--- request stands in the queue of its name, 0 for nowhere; whoever stands before it comes first.
+-- request stands in the queue of its name, 0 for nowhere; whoever stands before it comes first. Leases that
+-- several held (has_extras) are for leased.take().
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[], $5::text[], $6::int8[],
                          $7::int8[], $8::text[], $9::int8[])
@@ -11,13 +12,16 @@ WITH req AS MATERIALIZED (
 ), watched AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM leased.watchers) AS yes
 ), free AS MATERIALIZED (
-    SELECT l.* FROM leased.leases l
-     WHERE l.name = ANY (ARRAY(SELECT name FROM req)) AND l.expires_at <= now()
+    SELECT l.*, CASE WHEN (SELECT yes FROM watched) AND l.released_at IS NULL
+                     THEN leased.change_line('e', l) END AS line
+      FROM leased.leases l
+     WHERE l.name = ANY (ARRAY(SELECT name FROM req)) AND NOT l.is_extra AND NOT l.has_extras
+       AND l.expires_at <= now()
      ORDER BY l.name FOR UPDATE SKIP LOCKED
 ), epoch AS MATERIALIZED (
-    -- $10: nobody can have put another cluster behind this connection, so that this short form of leased.epoch_base() will do unless something has changed.
-    SELECT CASE WHEN $10::bool AND c.last_epoch = c.epoch_base - 1 + leased.timeline()
-                THEN c.last_epoch::int8 << 41
+    -- $10: the epoch when this connection came up, which ends before the timeline can change; -1 through a
+    -- pool, where it need not.
+    SELECT CASE WHEN c.last_epoch = $10::int4 THEN c.last_epoch::int8 << 41
                 ELSE leased.epoch_base() END AS base
       FROM leased.cluster c
 ), ended AS (
@@ -35,14 +39,15 @@ WITH req AS MATERIALIZED (
       FROM req r
      WHERE r.name IN (SELECT name FROM free)
         OR NOT EXISTS (SELECT FROM leased.leases x WHERE x.name = r.name)
-    ON CONFLICT (name) DO UPDATE SET
+    ON CONFLICT (name) WHERE NOT is_extra DO UPDATE SET
         token = greatest((SELECT base FROM epoch) + nextval('leased.token_seq'), l.token + 1),
         holder_host = excluded.holder_host, holder_pid = excluded.holder_pid,
         holder_nonce = excluded.holder_nonce, principal = excluded.principal,
         acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
         expires_at = excluded.expires_at, released_at = NULL, ttl_ms = excluded.ttl_ms,
-        min_hold_ms = excluded.min_hold_ms, value = excluded.value, value_changes = 0, slot = NULL
-    WHERE l.expires_at <= now()
+        min_hold_ms = excluded.min_hold_ms, value = excluded.value, value_changes = 0, slot = NULL,
+        max_holders = 1
+    WHERE l.expires_at <= now() AND NOT l.has_extras
     RETURNING l.name, l.token, l.expires_at,
         CASE WHEN (SELECT yes FROM watched) THEN leased.change_line('g', l) END AS line
 ), left_queue AS (
@@ -53,5 +58,6 @@ WITH req AS MATERIALIZED (
 )
 SELECT name, token, expires_at, clock_timestamp(),
     CASE WHEN (SELECT yes FROM watched)
-         THEN (SELECT leased.tell(array_agg(w.line)) FROM won w)::text END
+         THEN (SELECT leased.tell(array_agg(line) FILTER (WHERE line IS NOT NULL))
+                 FROM (SELECT line FROM free UNION ALL SELECT line FROM won) w)::text END
   FROM won

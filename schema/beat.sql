@@ -23,14 +23,17 @@ WITH us AS (
                  WHERE l.name = w.name AND l.released_at IS NULL AND l.expires_at > now()) AS held
       FROM leased.waiters w WHERE w.daemon IN (SELECT id FROM dead)
 ), locked AS MATERIALIZED (
-    SELECT l.name FROM leased.leases l
+    SELECT l.name, l.token FROM leased.leases l
      WHERE l.name = ANY (ARRAY(SELECT name FROM line WHERE held))
        AND l.released_at IS NULL AND l.expires_at > now()
        FOR SHARE SKIP LOCKED
 ), gone AS (
     DELETE FROM leased.waiters w USING line
      WHERE w.name = line.name AND w.place = line.place AND w.daemon = line.daemon
-       AND (NOT line.held OR line.name IN (SELECT name FROM locked))
+       AND (NOT line.held
+            OR NOT EXISTS (SELECT FROM leased.leases l
+                            WHERE l.name = line.name AND l.released_at IS NULL AND l.expires_at > now()
+                              AND (l.name, l.token) NOT IN (SELECT name, token FROM locked)))
     RETURNING w.name
 ), buried AS (
     DELETE FROM leased.daemons d

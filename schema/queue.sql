@@ -1,14 +1,15 @@
--- One batch of waiters that stand in line, in the order of their coming, at this daemon ($6). One that
--- stands there already, here or at another daemon, keeps its place. Returns, in that same order, the place;
+-- One batch of waiters that stand in line, in the order of their coming, at this daemon ($7). One that
+-- stands there already, here or at another daemon, keeps its place; one that comes from the line of another
+-- lease that it wants too brings its place along ($6, else 0). Returns, in that same order, the place;
 -- whether it is sure; and whether this daemon was alive for the others until now.
--- The lock on a held lease makes its release either see the new row, or be over when this returns; one
--- that is under way has the lease locked, and then nothing is sure: ask for the place once more. A free
+-- The lock on all that hold the lease makes a release either see the new row, or be over when this returns;
+-- one that is under way has its row locked, and then nothing is sure: ask for the place once more. A free
 -- lease must not be locked, for the first in line is about to take it.
 WITH here AS (
-    INSERT INTO leased.daemons (id, seen_at) VALUES ($6::int8, now())
+    INSERT INTO leased.daemons (id, seen_at) VALUES ($7::int8, now())
     ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
 ), locked AS MATERIALIZED (
-    SELECT l.name FROM leased.leases l
+    SELECT l.name, l.token FROM leased.leases l
      WHERE l.name = ANY ($1::text[]) AND l.released_at IS NULL AND l.expires_at > now()
        FOR SHARE SKIP LOCKED
 )
@@ -17,16 +18,16 @@ SELECT r.name,
     coalesce((SELECT min(o.place) FROM leased.waiters o
                WHERE o.name = r.name AND o.holder_nonce = r.nonce AND o.holder_pid = r.pid
                  AND o.holder_host = r.host AND o.principal = r.principal),
-        nextval('leased.place_seq')),
-    $6::int8, r.host, r.pid, r.nonce, r.principal
-  FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[], $5::text[])
-       WITH ORDINALITY AS r(name, host, pid, nonce, principal, i)
+        nullif(r.place, 0), nextval('leased.place_seq')),
+    $7::int8, r.host, r.pid, r.nonce, r.principal
+  FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[], $5::text[], $6::int8[])
+       WITH ORDINALITY AS r(name, host, pid, nonce, principal, place, i)
  ORDER BY r.i
     ON CONFLICT (name, holder_nonce, holder_pid, holder_host, principal, daemon)
     DO UPDATE SET daemon = excluded.daemon
 RETURNING w.place, w.holder_nonce,
-    w.name IN (SELECT name FROM locked)
-    OR NOT EXISTS (SELECT FROM leased.leases x
-                    WHERE x.name = w.name AND x.released_at IS NULL AND x.expires_at > now()),
+    NOT EXISTS (SELECT FROM leased.leases x
+                 WHERE x.name = w.name AND x.released_at IS NULL AND x.expires_at > now()
+                   AND (x.name, x.token) NOT IN (SELECT name, token FROM locked)),
     EXISTS (SELECT FROM leased.daemons d
-             WHERE d.id = $6::int8 AND d.seen_at > now() - interval '5 seconds')
+             WHERE d.id = $7::int8 AND d.seen_at > now() - interval '5 seconds')

@@ -10,7 +10,7 @@ WITH watched AS MATERIALIZED (
     UPDATE leased.leases l
        SET released_at = now(),
            expires_at = greatest(now(), l.acquired_at + l.min_hold_ms * interval '1 millisecond'),
-           ran_at = CASE WHEN q.undone THEN l.ran_at ELSE l.acquired_at END
+           ran_at = CASE WHEN q.undone OR l.max_holders > 1 THEN l.ran_at ELSE l.acquired_at END
       FROM (SELECT x.ctid AS place, r.i, r.exit_status, r.undone
               FROM unnest($1::text[], $2::int8[], $3::text[], $4::int4[], $5::int8[], $6::text[],
                           $7::int4[], $9::bool[])

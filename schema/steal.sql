@@ -1,5 +1,5 @@
 -- One batch of steals: sorted by name, a row a name. Ends the grant of whoever holds the lease now (of
--- $2, where that is not 0), a minimum hold included, and tells the daemons whose it was and who is next.
+-- $2, where that is not 0; it must be, where several hold it), a minimum hold included, and tells the daemons whose it was and who is next.
 -- Returns the grants that were ended, as look.sql does. Behind the lock the clock is read once more: what
 -- a watch has found expired stays so.
 WITH stolen AS (
@@ -8,8 +8,10 @@ WITH stolen AS (
               FROM unnest($1::text[], $2::int8[], $3::text[], $4::text[])
                    WITH ORDINALITY AS r(name, token, stealer, reason, i)
               JOIN leased.leases x ON x.name = r.name
-             WHERE (r.token = 0 OR x.token = r.token) AND x.released_at IS NULL
-               AND x.expires_at > now()
+             WHERE x.released_at IS NULL AND x.expires_at > now()
+               AND (x.token = r.token OR r.token = 0
+                    AND NOT EXISTS (SELECT FROM leased.leases o
+                                     WHERE o.name = x.name AND o.token <> x.token AND o.expires_at > now()))
                FOR NO KEY UPDATE OF x SKIP LOCKED) q
      WHERE l.ctid = q.place AND l.expires_at > clock_timestamp()
     RETURNING q.i, q.until, q.stealer, q.reason, l.*

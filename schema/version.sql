@@ -1,7 +1,7 @@
 -- The version of the schema, and the rights in it that the daemon's statements need and this role lacks
 -- (NULL: none). What does not exist is no matter of rights but of the version.
 WITH needed (thing, rights) AS (VALUES
-    ('leased.leases', 'SELECT INSERT UPDATE'),
+    ('leased.leases', 'SELECT INSERT UPDATE DELETE'),
     ('leased.events', 'SELECT INSERT'),
     ('leased.cluster', 'SELECT'),
     ('leased.slots', 'SELECT INSERT UPDATE DELETE'),
@@ -18,7 +18,12 @@ WITH needed (thing, rights) AS (VALUES
     ('leased.next_run(timestamptz,bigint)', 'EXECUTE'),
     ('leased.is_done(text,text,bigint)', 'EXECUTE'),
     ('leased.complete_slot(leased.leases,integer,timestamptz)', 'EXECUTE'),
-    ('leased.take(text,text,integer,bigint,text,bigint,bigint,text,bigint,text,boolean,bigint,bigint)', 'EXECUTE'),
+    ('leased.has_room(text,integer)', 'EXECUTE'),
+    ('leased.has_line(text[],bigint)', 'EXECUTE'),
+    ('leased.lock_first(text,text,integer,bigint,text)', 'EXECUTE'),
+    ('leased.lock_over(text,integer,timestamptz)', 'EXECUTE'),
+    ('leased.put_grant(leased.leases)', 'EXECUTE'),
+    ('leased.take(text[],text,integer,bigint,text,bigint,bigint,text,bigint,text,boolean,bigint,bigint,integer)', 'EXECUTE'),
     ('leased.tell(text[])', 'EXECUTE'),
     ('leased.change_line(text,leased.leases)', 'EXECUTE'),
     ('leased.tell_change(text,leased.leases)', 'EXECUTE'),

@@ -8,9 +8,9 @@
 /* Type oids of PostgreSQL (src/include/catalog/pg_type.dat); they never change. */
 enum { OID_BOOL = 16, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
 
-/* Of a row in list.sql and, first, in look.sql and steal.sql; of all of look.sql. */
-#define VIEW_COLUMNS 14
-#define LOOK_COLUMNS 23
+/* What a row of list.sql is, and one of look.sql, steal.sql and held.sql begins with; all of look.sql. */
+#define VIEW_COLUMNS 15
+#define LOOK_COLUMNS 27
 
 enum column {
 	COL_END,
@@ -31,6 +31,7 @@ enum column {
 	COL_SLOT,
 	COL_SLOT_AGAIN,
 	COL_EVERY_MS,
+	COL_MAX_HOLDERS,
 };
 
 /* The arrays of each statement, in the order of its parameters. */
@@ -38,7 +39,8 @@ static const enum column columns[VERB_COUNT][PARAMS_MAX + 1] = {
 	[VERB_ACQUIRE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_TTL_MS,
 		COL_MIN_HOLD_MS, COL_VALUE, COL_PLACE, COL_END },
 	[VERB_ACQUIRE_LIMITED] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_TTL_MS,
-		COL_MIN_HOLD_MS, COL_VALUE, COL_PLACE, COL_SLOT, COL_SLOT_AGAIN, COL_EVERY_MS, COL_END },
+		COL_MIN_HOLD_MS, COL_VALUE, COL_PLACE, COL_SLOT, COL_SLOT_AGAIN, COL_EVERY_MS,
+		COL_MAX_HOLDERS, COL_END },
 	[VERB_RENEW] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
 		COL_TTL_MS, COL_END },
 	[VERB_RENEW_VALUE] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
@@ -46,8 +48,9 @@ static const enum column columns[VERB_COUNT][PARAMS_MAX + 1] = {
 	[VERB_RELEASE] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
 		COL_EXIT_STATUS, COL_RETRY, COL_UNDONE, COL_END },
 	[VERB_STEAL] = { COL_NAME, COL_TOKEN, COL_PRINCIPAL, COL_REASON, COL_END },
-	[VERB_LOOK] = { COL_NAME, COL_SLOT, COL_EVERY_MS, COL_END },
-	[VERB_QUEUE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_END },
+	[VERB_LOOK] = { COL_NAME, COL_SLOT, COL_EVERY_MS, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE,
+		COL_PRINCIPAL, COL_MAX_HOLDERS, COL_PLACE, COL_END },
+	[VERB_QUEUE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_PLACE, COL_END },
 	[VERB_LEAVE] = { COL_NAME, COL_PLACE, COL_END },
 	[VERB_BEAT] = { COL_END },
 	[VERB_EXPIRY] = { COL_NAME, COL_TOKEN, COL_END },
@@ -67,6 +70,7 @@ static uint32_t column_oid(enum column column)
 	case COL_UNDONE:
 	case COL_SLOT_AGAIN: return OID_BOOL;
 	case COL_PID:
+	case COL_MAX_HOLDERS:
 	case COL_EXIT_STATUS: return OID_INT4;
 	default: return OID_INT8;
 	}
@@ -112,25 +116,46 @@ static void put_element(struct params *p, enum column column, const struct reque
 	case COL_SLOT: put_text_element(p, req->slot); break;
 	case COL_SLOT_AGAIN: put_bool_element(p, req->slot_again); break;
 	case COL_EVERY_MS: put_i64_element(p, req->every_ms); break;
+	case COL_MAX_HOLDERS: put_i32_element(p, req->max_holders > 0 ? req->max_holders : 1); break;
 	case COL_END: break;
 	}
 }
 
 /* An array as array_recv takes it: dimensions, has-nulls, element type, then length and lower bound. */
+static void begin_array(struct params *p, bool has_nulls, uint32_t oid, size_t n)
+{
+	begin_param(p);
+	put_i32(p, 1);
+	put_i32(p, has_nulls);
+	put_i32(p, (int32_t)oid);
+	put_i32(p, (int32_t)n);
+	put_i32(p, 1);
+}
+
 static void put_array(struct params *p, enum column column, const struct batch *batch)
 {
 	bool has_nulls = false;
 
 	for (size_t i = 0; i < batch->n && !has_nulls; i++)
 		has_nulls = is_null(column, batch->reqs[i]);
-	begin_param(p);
-	put_i32(p, 1);
-	put_i32(p, has_nulls);
-	put_i32(p, (int32_t)column_oid(column));
-	put_i32(p, (int32_t)batch->n);
-	put_i32(p, 1);
+	begin_array(p, has_nulls, column_oid(column), batch->n);
 	for (size_t i = 0; i < batch->n; i++)
 		put_element(p, column, batch->reqs[i]);
+}
+
+/* All names of an acquire of several, which is alone in its batch; else none. */
+static void put_names(struct params *p, const struct request *req)
+{
+	if (req->n_names > 0) {
+		begin_array(p, false, OID_TEXT, req->n_names);
+	} else { /* an empty array has no dimension */
+		begin_param(p);
+		put_i32(p, 0);
+		put_i32(p, 0);
+		put_i32(p, OID_TEXT);
+	}
+	for (size_t i = 0; i < req->n_names; i++)
+		put_text_element(p, req->names[i]);
 }
 
 /* The scalars behind the arrays, or instead of them. */
@@ -140,10 +165,12 @@ static void put_scalars(struct params *p, const struct batch *batch)
 
 	switch (batch->verb) {
 	case VERB_ACQUIRE:
-		put_flag(p, batch->short_epoch);
+		put_i32_param(p, batch->epoch);
 		put_i64_param(p, batch->daemon);
 		break;
+	case VERB_LOOK: put_names(p, req); break;
 	case VERB_ACQUIRE_LIMITED:
+		put_names(p, req);
 		put_i64_param(p, batch->slot_keep_ms);
 		put_i64_param(p, batch->daemon);
 		break;
@@ -160,10 +187,10 @@ static void put_scalars(struct params *p, const struct batch *batch)
 	case VERB_HELD:
 		put_text_param(p, req->prefix);
 		put_text_param(p, req->after);
+		put_i64_param(p, (int64_t)req->claim.token);
 		/* One more row tells whether there is more. */
 		put_i32_param(p, (int32_t)req->limit + (batch->verb == VERB_LIST));
-		if (batch->verb == VERB_HELD)
-			put_flag(p, req->exact);
+		put_flag(p, req->exact);
 		break;
 	default: break;
 	}
@@ -246,7 +273,8 @@ static struct lease_view *read_view(const PGresult *result, int row)
 	int64_t token, nonce, acquired, expires, now;
 	char *at;
 
-	if (PQnfields(result) < VIEW_COLUMNS || !get_i64(result, row, 13, &v.waiters) || !get_i64(result, row, 2, &token) ||
+	if (PQnfields(result) < VIEW_COLUMNS || !get_i64(result, row, 13, &v.waiters) ||
+		!get_i32(result, row, 14, &v.max_holders) || !get_i64(result, row, 2, &token) ||
 		!get_i32(result, row, 4, &v.claim.pid) || !get_i64(result, row, 5, &nonce) ||
 		!get_i64(result, row, 7, &acquired) || !get_i64(result, row, 8, &expires) ||
 		!get_bool(result, row, 9, &v.released) || !get_i64(result, row, 10, &v.ttl_ms) ||
@@ -278,13 +306,13 @@ static struct lease_view *read_view(const PGresult *result, int row)
 /* The rest of the columns of look.sql: the slot was completed. NULL: as for read_view. */
 static struct done_view *read_slot(const PGresult *result, int row)
 {
-	struct text host = get_text(result, row, 15), principal = get_text(result, row, 18);
+	struct text host = get_text(result, row, 16), principal = get_text(result, row, 19);
 	struct done_view d = { .by_slot = true }, *done;
 	int64_t token, nonce, at, now;
 	char *texts;
 
-	if (!get_i64(result, row, 14, &token) || !get_i32(result, row, 16, &d.claim.pid) ||
-		!get_i64(result, row, 17, &nonce) || !get_i64(result, row, 20, &at) ||
+	if (!get_i64(result, row, 15, &token) || !get_i32(result, row, 17, &d.claim.pid) ||
+		!get_i64(result, row, 18, &nonce) || !get_i64(result, row, 21, &at) ||
 		!get_i64(result, row, 12, &now))
 		return NULL;
 	done = malloc(sizeof *done + host.len + principal.len);
@@ -292,7 +320,7 @@ static struct done_view *read_slot(const PGresult *result, int row)
 		return NULL;
 	d.claim.token = (uint64_t)token;
 	d.claim.nonce = (uint64_t)nonce;
-	d.has_exit_status = get_i32(result, row, 19, &d.exit_status);
+	d.has_exit_status = get_i32(result, row, 20, &d.exit_status);
 	d.ago_ms = (now - at) / 1000;
 	*done = d;
 	texts = (char *)(done + 1);
@@ -307,7 +335,7 @@ static struct done_view *read_interval(const PGresult *result, int row, const st
 	struct done_view *done = calloc(1, sizeof *done);
 	int64_t ran, next, now;
 
-	if (!done || !view || !get_i64(result, row, 21, &ran) || !get_i64(result, row, 22, &next) ||
+	if (!done || !view || !get_i64(result, row, 22, &ran) || !get_i64(result, row, 23, &next) ||
 		!get_i64(result, row, 12, &now)) {
 		free(done);
 		return NULL;
@@ -333,11 +361,13 @@ static int decode_look(struct batch *batch, const PGresult *result, int row)
 	}
 	if (batch->verb != VERB_LOOK)
 		return 0;
-	if (PQnfields(result) != LOOK_COLUMNS)
+	if (PQnfields(result) != LOOK_COLUMNS ||
+		(req->view && !get_i64(result, row, 24, &req->view->holders)) ||
+		!get_bool(result, row, 25, &req->has_room) || !get_bool(result, row, 26, &req->has_extras))
 		return LEASED_EINTERNAL;
-	if (!PQgetisnull(result, row, 14))
+	if (!PQgetisnull(result, row, 15))
 		req->done_by = read_slot(result, row);
-	else if (!PQgetisnull(result, row, 21))
+	else if (!PQgetisnull(result, row, 22))
 		req->done_by = read_interval(result, row, req->view);
 	else
 		return 0;
@@ -405,7 +435,7 @@ static int decode_held(struct request *req, const PGresult *result)
 		req->listing[req->n_listed] = view;
 		req->more = view->waiters >= req->limit;
 		view->waiters = 0;
-		if (!get_i64(result, (int)req->n_listed, 14, &changes)) {
+		if (!get_i64(result, (int)req->n_listed, VIEW_COLUMNS, &changes)) {
 			req->n_listed++; /* the view is freed with the others */
 			return LEASED_EINTERNAL;
 		}

@@ -16,7 +16,7 @@ struct batch {
 	struct request **reqs;
 	size_t n;
 	int64_t slot_keep_ms; /* ACQUIRE_LIMITED: how long its slot is remembered */
-	bool short_epoch;   /* ACQUIRE: see $10 of acquire.sql */
+	int32_t epoch;      /* ACQUIRE: see $10 of acquire.sql */
 	bool keeps_history; /* ACQUIRE, RELEASE, STEAL: what ends is written to events */
 	int64_t daemon;     /* who asks, in the tables of waiters and daemons */
 };

@@ -29,6 +29,19 @@ static void call_free(struct call *call)
 	free(call);
 }
 
+/* Each of several leases is given back by itself. */
+static void keep_all(struct holdings *holdings, struct session *s, const struct request *grant)
+{
+	struct request one = *grant;
+
+	if (grant->n_names == 0)
+		holdings_keep(holdings, s, grant);
+	for (size_t i = 0; i < grant->n_names; i++) {
+		one.claim.name = grant->names[i];
+		holdings_keep(holdings, s, &one);
+	}
+}
+
 /* What the outcome means for leases that are given back when their holder goes. */
 static void note_holdings(struct holdings *holdings, const struct call *call)
 {
@@ -36,7 +49,7 @@ static void note_holdings(struct holdings *holdings, const struct call *call)
 		const struct request *req = &call->requests[i];
 
 		if (req->status == LEASED_OK && req->release_on_disconnect)
-			holdings_keep(holdings, call->session, req);
+			keep_all(holdings, call->session, req);
 		else if (req->status == LEASED_OK && req->verb == VERB_RELEASE)
 			holdings_drop(holdings, &req->claim);
 		else if (req->status == LEASED_OK && req->verb == VERB_STEAL)
@@ -101,10 +114,29 @@ static void submit(struct session *s, struct call *call)
 		finish(call);
 }
 
+static size_t count_names(const Leased__Claim *claim)
+{
+	return claim ? 1 + claim->n_also : 1;
+}
+
+/* A request for each name that is renewed or released. */
+static size_t count_requests(const Leased__ClientMessage *m)
+{
+	size_t n = 0;
+
+	if (m->body_case == LEASED__CLIENT_MESSAGE__BODY_RELEASE)
+		return count_names(m->release->claim);
+	if (m->body_case != LEASED__CLIENT_MESSAGE__BODY_RENEW)
+		return 1;
+	for (size_t i = 0; i < m->renew->n_renewals; i++)
+		n += count_names(m->renew->renewals[i]->claim);
+	return n;
+}
+
 static struct call *call_new(struct session *s, struct arena *arena,
 	const Leased__ClientMessage *m)
 {
-	size_t n = m->body_case == LEASED__CLIENT_MESSAGE__BODY_RENEW ? m->renew->n_renewals : 1;
+	size_t n = count_requests(m);
 	struct call *call = calloc(1, sizeof *call + n * sizeof call->requests[0]);
 
 	if (!call)

@@ -13,14 +13,11 @@ static struct text as_text(ProtobufCBinaryData data)
 	return (struct text){ (const char *)data.data, data.len };
 }
 
-/* For an acquire the token is not known yet. */
-static int read_claim(struct claim *ret_claim, const struct session *s, ProtobufCBinaryData name,
-	const Leased__Holder *holder, uint64_t token, struct leased_error *err)
+static int read_holder(struct claim *ret_claim, const struct session *s, ProtobufCBinaryData name,
+	const Leased__Holder *holder, struct leased_error *err)
 {
-	int rc = name_check(name.data, name.len, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
 	if (!holder)
 		return fail(err, LEASED_EDATA, "the holder is missing");
 	rc = host_check(holder->host.data, holder->host.len, err);
@@ -28,12 +25,33 @@ static int read_claim(struct claim *ret_claim, const struct session *s, Protobuf
 		return rc;
 	if (holder->pid == 0 || holder->pid > INT32_MAX)
 		return fail(err, LEASED_EDATA, "the holder's pid must be 1 to %d", INT32_MAX);
-	if (token > INT64_MAX)
-		return fail(err, LEASED_EDATA, "a token is below 2^53");
 	*ret_claim = (struct claim){ .name = as_text(name), .host = as_text(holder->host),
 		.principal = { s->principal.name, s->principal.len }, .nonce = holder->nonce,
-		.token = token, .pid = (int32_t)holder->pid };
+		.pid = (int32_t)holder->pid };
 	return 0;
+}
+
+static int read_claim(struct claim *ret_claim, const struct session *s, const Leased__Claim *m,
+	struct leased_error *err)
+{
+	int rc = names_check(m->name, m->also, m->n_also, err);
+
+	if (rc == 0)
+		rc = read_holder(ret_claim, s, m->name, m->holder, err);
+	if (rc == 0 && m->token > INT64_MAX)
+		rc = fail(err, LEASED_EDATA, "a token is below 2^53");
+	ret_claim->token = m->token;
+	return rc;
+}
+
+/* The further names of a claim, in the requests behind that of its first one. */
+static void join_names(struct request *first, const ProtobufCBinaryData also[], size_t n_also)
+{
+	for (size_t i = 1; i <= n_also; i++) {
+		first[i] = *first;
+		first[i].claim.name = as_text(also[i - 1]);
+		first[i].joined = true;
+	}
 }
 
 /* The principal must outlive the session, as the requests do. */
@@ -68,6 +86,26 @@ static int read_departure(struct request *req, const struct session *s, bool wan
 	return pid > 0 ? holdings_check_pid((pid_t)pid, s->principal.pid, s->principal.uid, err) : 0;
 }
 
+/* Several names, and several holders. */
+static int take_several(struct request *req, struct call *call, const Leased__Acquire *m, struct leased_error *err)
+{
+	if (m->max_holders > LEASED_SHARED)
+		return fail(err, LEASED_EDATA, "at most %d can hold a lease at once", LEASED_SHARED);
+	if (m->max_holders > 1 && (m->slot.len > 0 || m->every_ms > 0))
+		return fail(err, LEASED_EDATA, "a slot and an interval are for a lease with one holder");
+	req->max_holders = m->max_holders > 0 ? (int32_t)m->max_holders : 1;
+	if (m->n_also == 0)
+		return 0;
+	req->n_names = m->n_also + 1;
+	req->names = arena_alloc(&call->arena, req->n_names * sizeof *req->names);
+	if (!req->names)
+		return LEASED_ENOMEM;
+	req->names[0] = req->claim.name;
+	for (size_t i = 0; i < m->n_also; i++)
+		req->names[i + 1] = as_text(m->also[i]);
+	return 0;
+}
+
 /* What may refuse it besides a holder: the slot, and the interval. */
 static int take_limits(struct request *req, const Leased__Acquire *m, struct leased_error *err)
 {
@@ -94,13 +132,17 @@ static int take_acquire(struct session *s, struct call *call, const Leased__Acqu
 	struct request *req = &call->requests[0];
 	int rc;
 
-	rc = read_claim(&req->claim, s, m->name, m->holder, 0, err);
+	rc = names_check(m->name, m->also, m->n_also, err);
+	if (rc == 0)
+		rc = read_holder(&req->claim, s, m->name, m->holder, err);
 	if (rc == 0)
 		rc = check_ttl(s, m->ttl_ms, err);
 	if (rc == 0)
 		rc = value_check(m->value.data, m->value.len, err);
 	if (rc == 0)
 		rc = take_limits(req, m, err);
+	if (rc == 0)
+		rc = take_several(req, call, m, err);
 	if (rc < 0)
 		return rc;
 	if (m->wait_ms > (uint64_t)s->all->config->wait_max_ms)
@@ -121,41 +163,46 @@ static int take_acquire(struct session *s, struct call *call, const Leased__Acqu
 	return keep_principal(call, &req->claim);
 }
 
+static int read_renewal(struct request *req, struct session *s, const Leased__Renewal *r,
+	struct leased_error *err)
+{
+	int rc;
+
+	if (!r->claim)
+		return fail(err, LEASED_EDATA, "a renewal without a claim");
+	rc = read_claim(&req->claim, s, r->claim, err);
+	if (rc == 0 && r->ttl_ms > 0)
+		rc = check_ttl(s, r->ttl_ms, err);
+	if (rc == 0)
+		rc = value_check(r->value.data, r->value.len, err);
+	if (rc == 0 && r->value.len > 0 && !r->set_value)
+		rc = fail(err, LEASED_EDATA, "a value without set_value");
+	req->verb = VERB_RENEW;
+	req->ttl_ms = (int64_t)r->ttl_ms;
+	req->value = as_text(r->value);
+	req->has_value = r->set_value;
+	return rc == 0 ? read_departure(req, s, r->release_on_disconnect, r->watched_pid, err) : rc;
+}
+
 static int take_renew(struct session *s, struct call *call, const Leased__Renew *m,
 	struct leased_error *err)
 {
-	struct text principal;
+	struct request *req = call->requests;
 	int rc;
 
 	if (m->n_renewals == 0)
 		return fail(err, LEASED_EDATA, "a renew without leases");
 	for (size_t i = 0; i < m->n_renewals; i++) {
 		const Leased__Renewal *r = m->renewals[i];
-		struct request *req = &call->requests[i];
 
-		if (!r->claim)
-			return fail(err, LEASED_EDATA, "a renewal without a claim");
-		rc = read_claim(&req->claim, s, r->claim->name, r->claim->holder, r->claim->token,
-			err);
-		if (rc == 0 && r->ttl_ms > 0)
-			rc = check_ttl(s, r->ttl_ms, err);
-		if (rc == 0)
-			rc = value_check(r->value.data, r->value.len, err);
-		if (rc == 0 && r->value.len > 0 && !r->set_value)
-			rc = fail(err, LEASED_EDATA, "a value without set_value");
-		if (rc == 0)
-			rc = read_departure(req, s, r->release_on_disconnect, r->watched_pid, err);
+		rc = read_renewal(req, s, r, err);
 		if (rc == 0 && i == 0)
 			rc = keep_principal(call, &req->claim);
 		if (rc < 0)
 			return rc;
-		if (i == 0)
-			principal = req->claim.principal;
-		req->claim.principal = principal;
-		req->verb = VERB_RENEW;
-		req->ttl_ms = (int64_t)r->ttl_ms;
-		req->value = as_text(r->value);
-		req->has_value = r->set_value;
+		req->claim.principal = call->requests[0].claim.principal;
+		join_names(req, r->claim->also, r->claim->n_also);
+		req += 1 + r->claim->n_also;
 	}
 	return 0;
 }
@@ -168,7 +215,7 @@ static int take_release(struct session *s, struct call *call, const Leased__Rele
 
 	if (!m->claim)
 		return fail(err, LEASED_EDATA, "a release without a claim");
-	rc = read_claim(&req->claim, s, m->claim->name, m->claim->holder, m->claim->token, err);
+	rc = read_claim(&req->claim, s, m->claim, err);
 	if (rc < 0)
 		return rc;
 	req->verb = VERB_RELEASE;
@@ -176,7 +223,9 @@ static int take_release(struct session *s, struct call *call, const Leased__Rele
 	req->exit_status = m->exit_status;
 	req->retry = m->retry;
 	req->undone = m->undone;
-	return keep_principal(call, &req->claim);
+	rc = keep_principal(call, &req->claim);
+	join_names(req, m->claim->also, m->claim->n_also);
+	return rc;
 }
 
 /* Until there are permissions: who runs the daemon, and root, over a Unix socket. */
@@ -209,7 +258,7 @@ static int take_steal(struct session *s, struct call *call, const Leased__Steal 
 	return keep_principal(call, &req->claim);
 }
 
-static int take_get(struct call *call, const Leased__Get *m, struct leased_error *err)
+static int take_get(struct session *s, struct call *call, const Leased__Get *m, struct leased_error *err)
 {
 	struct request *req = &call->requests[0];
 	int rc = name_check(m->name.data, m->name.len, err);
@@ -218,7 +267,10 @@ static int take_get(struct call *call, const Leased__Get *m, struct leased_error
 		return rc;
 	req->verb = VERB_LOOK;
 	req->claim.name = as_text(m->name);
-	return 0;
+	if (!m->holder)
+		return 0;
+	rc = read_holder(&req->claim, s, m->name, m->holder, err);
+	return rc == 0 ? keep_principal(call, &req->claim) : rc;
 }
 
 static int take_list(struct call *call, const Leased__List *m, struct leased_error *err)
@@ -268,7 +320,7 @@ int call_read(struct session *s, struct call *call, const Leased__ClientMessage 
 	case LEASED__CLIENT_MESSAGE__BODY_RENEW: return take_renew(s, call, m->renew, err);
 	case LEASED__CLIENT_MESSAGE__BODY_RELEASE: return take_release(s, call, m->release, err);
 	case LEASED__CLIENT_MESSAGE__BODY_STEAL: return take_steal(s, call, m->steal, err);
-	case LEASED__CLIENT_MESSAGE__BODY_GET: return take_get(call, m->get, err);
+	case LEASED__CLIENT_MESSAGE__BODY_GET: return take_get(s, call, m->get, err);
 	case LEASED__CLIENT_MESSAGE__BODY_LIST: return take_list(call, m->list, err);
 	case LEASED__CLIENT_MESSAGE__BODY_HISTORY: return take_history(call, m->history, err);
 	default: return fail(err, LEASED_EPROTO, "an unknown request");

@@ -88,20 +88,13 @@ int engine_submit(struct engine *e, struct request *req)
 
 bool engine_same_holder(const struct claim *a, const struct claim *b)
 {
-	return a->nonce == b->nonce && a->pid == b->pid && a->host.len == b->host.len &&
-	       memcmp(a->host.data, b->host.data, a->host.len) == 0 &&
-	       a->principal.len == b->principal.len &&
-	       memcmp(a->principal.data, b->principal.data, a->principal.len) == 0;
+	return a->nonce == b->nonce && a->pid == b->pid && text_equal(a->host, b->host) &&
+	       text_equal(a->principal, b->principal);
 }
 
 bool engine_is_held(const struct lease_view *view)
 {
 	return view && !view->released && view->expires_in_ms > 0;
-}
-
-bool engine_is_taken(const struct lease_view *view)
-{
-	return view && view->expires_in_ms > 0;
 }
 
 int64_t engine_pause_ms(unsigned round)
@@ -188,6 +181,9 @@ static void take_steal(struct engine *e, struct request *req)
 		engine_look(e, req);
 	} else if (!engine_is_held(view)) {
 		engine_finish(e, req, LEASED_EFREE);
+	} else if (req->claim.token == 0 && view->holders > 1) {
+		req->why = strdup("several hold it: say whose grant by its token");
+		engine_finish(e, req, LEASED_EDATA);
 	} else if (req->claim.token > 0 && view->claim.token != req->claim.token) {
 		engine_finish(e, req, LEASED_ENOTHELD);
 	} else {

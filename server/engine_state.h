@@ -47,9 +47,8 @@ void engine_finish(struct engine *e, struct request *req, int status);
 
 bool engine_same_holder(const struct claim *a, const struct claim *b);
 
-/* Held by somebody; or taken in some way, a minimum hold included. view may be NULL: no row. */
+/* Held by somebody. view may be NULL: no row. */
 bool engine_is_held(const struct lease_view *view);
-bool engine_is_taken(const struct lease_view *view);
 
 /* How long to leave a locked row alone, the more rounds the longer. */
 int64_t engine_pause_ms(unsigned round);

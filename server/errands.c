@@ -77,6 +77,13 @@ void errand_give_back(struct engine *e, struct request *grant)
 	struct errand *errand = errand_new(e, VERB_RELEASE, &grant->claim, on_given_back);
 	int rc = LEASED_ENOMEM;
 
+	for (size_t i = 0; i < grant->n_names; i++) {
+		struct claim other = grant->claim;
+
+		other.name = grant->names[i];
+		if (!text_equal(other.name, grant->claim.name))
+			errand_release(e, &other);
+	}
 	request_fini(grant);
 	if (errand) {
 		errand->grant = grant;

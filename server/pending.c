@@ -15,14 +15,22 @@ enum verb pending_statement(const struct request *req)
 		return VERB_QUEUE;
 	if (req->verb == VERB_RENEW && req->has_value)
 		return VERB_RENEW_VALUE;
-	if (req->verb == VERB_ACQUIRE && (req->slot.len > 0 || req->every_ms > 0))
+	if (req->verb == VERB_ACQUIRE && (req->slot.len > 0 || req->every_ms > 0 || req->max_holders > 1 ||
+						 req->n_names > 0 || req->by_call))
 		return VERB_ACQUIRE_LIMITED;
 	return req->verb;
 }
 
+/*
+ * What locks rows that may not exist yet does so in the order of the names, in all of its transaction:
+ * several leases at once have an order of their own.
+ */
 static struct list *queue_of(struct pending *p, const struct request *req)
 {
-	return &p->queues[req->solo ? PENDING_SOLO : (size_t)pending_statement(req)];
+	enum verb verb = pending_statement(req);
+	bool is_several = req->n_names > 0 && (verb == VERB_ACQUIRE_LIMITED || verb == VERB_LOOK);
+
+	return &p->queues[req->solo || is_several ? PENDING_SOLO : (size_t)verb];
 }
 
 void pending_add(struct pending *p, struct request *req)

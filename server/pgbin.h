@@ -9,7 +9,7 @@
 
 #include "request.h"
 
-#define PARAMS_MAX 16
+#define PARAMS_MAX 17
 
 /* Microseconds from 1970 to 2000, where PostgreSQL's timestamps begin. */
 #define PG_EPOCH_US INT64_C(946684800000000)

@@ -141,6 +141,8 @@ static void fill_lease(Leased__Lease *ret_lease, Leased__Holder *holder,
 	if (!taken)
 		return;
 	ret_lease->expires_in_ms = (uint64_t)v->expires_in_ms;
+	ret_lease->max_holders = (uint32_t)v->max_holders;
+	ret_lease->holders = (uint32_t)v->holders;
 	ret_lease->state = v->released ? LEASED__LEASE__STATE__MIN_HOLD : LEASED__LEASE__STATE__HELD;
 	if (v->released)
 		return;
@@ -279,7 +281,23 @@ static void explain_result(struct call *call, const struct request *req,
 	result->why = memcpy(copy, why.text, size);
 }
 
-/* Each result has a status of its own. */
+/* What became of a grant: the shortest time, the first failure, of all its names. */
+static void add_result(struct call *call, const struct request *req, Leased__RenewalResult *result, size_t *room)
+{
+	uint64_t left = (uint64_t)req->expires_in_ms;
+
+	if (result->status != 0)
+		return;
+	if (req->status < 0) {
+		result->status = (uint32_t)-req->status;
+		result->expires_in_ms = 0;
+		explain_result(call, req, result, room);
+	} else if (!req->joined || left < result->expires_in_ms) {
+		result->expires_in_ms = left;
+	}
+}
+
+/* Each grant has a result of its own. */
 static void reply_renew(struct call *call, Leased__ServerMessage *message)
 {
 	size_t n = call->n_requests;
@@ -292,16 +310,12 @@ static void reply_renew(struct call *call, Leased__ServerMessage *message)
 	for (size_t i = 0; results && places && i < n; i++) {
 		const struct request *req = &call->requests[i];
 
-		leased__renewal_result__init(&results[i]);
-		places[i] = &results[i];
-		if (req->status == LEASED_OK) {
-			results[i].expires_in_ms = (uint64_t)req->expires_in_ms;
-			continue;
+		if (!req->joined) {
+			places[renewed.n_results] = &results[renewed.n_results];
+			leased__renewal_result__init(places[renewed.n_results++]);
 		}
-		results[i].status = (uint32_t)-req->status;
-		explain_result(call, req, &results[i], &room);
+		add_result(call, req, places[renewed.n_results - 1], &room);
 	}
-	renewed.n_results = n;
 	renewed.results = places;
 	message->body_case = LEASED__SERVER_MESSAGE__BODY_RENEWED;
 	message->renewed = &renewed;
@@ -390,9 +404,18 @@ static void reply_history(struct call *call, Leased__ServerMessage *message)
 	reply_send(call->session, message);
 }
 
+/* Of a release of several the first that failed. */
+static const struct request *decisive(const struct call *call)
+{
+	for (size_t i = 0; i < call->n_requests; i++)
+		if (call->requests[i].status < 0)
+			return &call->requests[i];
+	return &call->requests[0];
+}
+
 void reply_outcome(struct call *call)
 {
-	const struct request *req = &call->requests[0];
+	const struct request *req = decisive(call);
 	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
 
 	message.id = call->id;

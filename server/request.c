@@ -8,24 +8,36 @@
 #include "duration.h"
 #include "holder.h"
 #include "name.h"
+#include "pgbin.h"
 #include "status.h"
+
+bool text_equal(struct text a, struct text b)
+{
+	return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+}
 
 char *request_copy_texts(struct request *req)
 {
 	struct text *texts[] = { &req->claim.name, &req->claim.host, &req->claim.principal, &req->value,
 		&req->slot };
-	size_t n = sizeof texts / sizeof texts[0], len = 0;
-	char *block, *at;
+	size_t n = sizeof texts / sizeof texts[0], len = req->n_names * sizeof *req->names;
+	struct text *names;
+	char *at;
 
 	for (size_t i = 0; i < n; i++)
 		len += texts[i]->len;
-	block = at = malloc(len);
-	for (size_t i = 0; block && i < n; at += texts[i++]->len) {
-		if (texts[i]->len > 0)
-			memcpy(at, texts[i]->data, texts[i]->len);
-		texts[i]->data = at;
-	}
-	return block;
+	for (size_t i = 0; i < req->n_names; i++)
+		len += req->names[i].len;
+	names = malloc(len);
+	if (!names)
+		return NULL;
+	at = (char *)(names + req->n_names);
+	for (size_t i = 0; i < n; i++)
+		*texts[i] = copy_text(&at, *texts[i]);
+	for (size_t i = 0; i < req->n_names; i++)
+		names[i] = copy_text(&at, req->names[i]);
+	req->names = names;
+	return (char *)names;
 }
 
 void request_fini(struct request *req)
@@ -68,6 +80,11 @@ static void describe_holder(char *out, size_t size, const struct lease_view *vie
 	duration_format(left, view->expires_in_ms > 0 ? view->expires_in_ms : 0);
 	snprintf(out, size, "%s holds it with token %" PRIu64 ", for %s more", holder,
 		view->claim.token, left);
+	if (view->holders > 1) {
+		size_t len = strlen(out);
+
+		snprintf(out + len, size - len, ", and %" PRId64 " besides", view->holders - 1);
+	}
 }
 
 static void explain_claim(const struct request *req, struct leased_error *err)

@@ -21,7 +21,7 @@ enum verb {
 	VERB_RENEW_VALUE,     /* the statement of a RENEW that changes the value */
 	VERB_STEAL,
 	VERB_ACQUIRE,
-	VERB_ACQUIRE_LIMITED, /* the statement of an ACQUIRE with a slot or an interval */
+	VERB_ACQUIRE_LIMITED, /* the statement of an ACQUIRE that takes more than a look at one row */
 	VERB_LOOK,
 	VERB_QUEUE, /* from here on the engine's own: stand in line */
 	VERB_LEAVE, /* leave the line */
@@ -53,9 +53,11 @@ struct claim {
 	struct text host;
 	struct text principal;
 	uint64_t nonce;
-	uint64_t token; /* RENEW, RELEASE, STEAL (0: any); after a grant the token given */
+	uint64_t token; /* RENEW, RELEASE, STEAL (0: any), LIST and HELD (see after); after a grant the token given */
 	int32_t pid;
 };
+
+bool text_equal(struct text a, struct text b);
 
 /* A row of the table as it was seen, in one block with its texts. */
 struct lease_view {
@@ -67,6 +69,8 @@ struct lease_view {
 	int64_t held_for_ms;
 	int64_t acquired_at_us, expires_at_us; /* since 1970, the database's clock */
 	int64_t waiters;       /* on all daemons */
+	int64_t holders;       /* LOOK: grants that are not over */
+	int32_t max_holders;
 	int64_t value_changes; /* HELD: since the grant */
 };
 
@@ -84,7 +88,7 @@ struct done_view {
 struct past_query {
 	int64_t since_ms;    /* ended less than so long ago */
 	int64_t ended_at_us; /* FAILED: below this, request.after and token; since 1970 */
-	uint64_t token;      /* HISTORY: below this one */
+	uint64_t token;      /* HISTORY: below this one. LAPSED: above it, of request.after */
 };
 
 struct trim_step {
@@ -108,6 +112,14 @@ struct request {
 	struct text slot;      /* ACQUIRE: a schedule tick; empty: none */
 	bool slot_again;       /* ACQUIRE: a release with a non-zero exit status leaves the slot open */
 	int64_t every_ms;      /* ACQUIRE: at most one run in so long; 0: no such bound */
+	int32_t max_holders;   /* ACQUIRE: how many may hold it at once; 0: 1 */
+	/*
+	 * ACQUIRE of several leases, all or none: their names, as they were given. claim.name is the one in
+	 * whose line it stands: the first, or whichever has refused it last. Else 0.
+	 */
+	struct text *names;
+	size_t n_names;
+	bool joined;           /* RENEW, RELEASE: a further name of the same grant as the request before it */
 	bool release_on_disconnect; /* ACQUIRE, RENEW: see holdings.h */
 	pid_t watched_pid;
 	bool has_exit_status;  /* RELEASE */
@@ -116,9 +128,9 @@ struct request {
 	bool retry;            /* RELEASE: having been released by this claim is success */
 	int64_t wait_ms;       /* ACQUIRE: 0 does not wait */
 	struct text reason;    /* STEAL, by claim.principal */
-	struct text prefix, after; /* LIST, HELD, LAPSED, FAILED; CHANGING: prefix is `others` of the one before */
+	struct text prefix, after; /* LIST, HELD (after its claim.token), LAPSED, FAILED; CHANGING: prefix is `others` of the one before */
 	uint32_t limit;            /* and HISTORY */
-	bool exact;                /* HELD: the lease of this very name */
+	bool exact;                /* LIST, HELD: the lease of this very name */
 	bool watching;             /* BEAT: changes shall be told to this daemon */
 	struct past_query past;
 	struct trim_step trim;     /* TRIM */
@@ -136,6 +148,8 @@ struct request {
 	uint32_t n_listed;
 	bool more;
 	bool told;                   /* BEAT: they were, since the last one */
+	bool has_room;               /* ACQUIRE, once looked at: nobody who holds it keeps it out */
+	bool has_extras;             /* ... several hold it, or did */
 	bool expired;                /* EXPIRY: certainly */
 	char *others;                /* CHANGING: the transactions; claim.pid is one's. Freed likewise */
 	char *why;                   /* what the database said, or NULL. Freed by request_fini */
@@ -154,6 +168,7 @@ struct request {
 	bool looking;     /* the store reads the row for it, whatever its verb */
 	bool queueing;    /* the store puts it in the queue */
 	bool cancelled;   /* nobody wants the grant any more */
+	bool by_call;     /* ACQUIRE: its lease is one that several hold, or did */
 
 	/* The store's. */
 	bool found;       /* the statement named this request */

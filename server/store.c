@@ -110,9 +110,22 @@ static void fill_solo(struct store *s, struct flight *f)
 	f->aside = verb_is_aside(f->batches[0].verb);
 }
 
+/*
+ * Both statements of acquires may make rows, each in the order of the names. In one transaction that would be no
+ * order, and two daemons might wait for each other: when both are wanted they take turns.
+ */
+static enum verb without(const struct store *s, struct flight *f)
+{
+	if (list_empty(&s->pending.queues[VERB_ACQUIRE]) || list_empty(&s->pending.queues[VERB_ACQUIRE_LIMITED]))
+		return VERB_COUNT;
+	f->had_limited = !f->had_limited;
+	return f->had_limited ? VERB_ACQUIRE : VERB_ACQUIRE_LIMITED;
+}
+
 static void fill(struct store *s, struct flight *f)
 {
 	bool was_solo = f->solo;
+	enum verb left_out;
 
 	f->n_batches = f->n_requests = 0;
 	f->solo = f->aside = false;
@@ -121,8 +134,10 @@ static void fill(struct store *s, struct flight *f)
 		fill_solo(s, f);
 		return;
 	}
+	left_out = without(s, f);
 	for (enum verb verb = VERB_RELEASE; verb < VERB_LIST; verb++)
-		add_batch(s, f, verb, (size_t)s->config->batch_max);
+		if (verb != left_out)
+			add_batch(s, f, verb, (size_t)s->config->batch_max);
 	for (enum verb verb = VERB_LIST; verb <= VERB_HELD; verb++)
 		for (size_t i = 0; i < WRITER_LISTS_MAX && !list_empty(&s->pending.queues[verb]); i++)
 			add_batch(s, f, verb, 1);

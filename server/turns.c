@@ -41,6 +41,17 @@ void turns_set_place(struct engine *e, struct request *req, int64_t place)
 		uv_timer_start(&e->beat, errand_on_beat, BEAT_MS, BEAT_MS);
 }
 
+/* Its turn is over: the line may go on. */
+static struct name_queue *step_down(struct request *req)
+{
+	struct name_queue *queue = req->queue;
+
+	req->queue = NULL;
+	if (queue)
+		queue->asking = NULL;
+	return queue;
+}
+
 /* When the database must have answered; while there is none, nobody waits longer than wished. */
 static int64_t answer_by(const struct engine *e, const struct request *req)
 {
@@ -135,11 +146,36 @@ void turns_take(struct engine *e, struct request *req)
 		engine_look(e, req);
 }
 
+/* Whoever holds it keeps this one out. No row: nobody does. */
+static bool is_kept_out(const struct request *req)
+{
+	return req->view && !req->has_room;
+}
+
+/*
+ * Of several leases another one refuses it than that in whose line it stands: it changes over, with its
+ * place, and holds nobody up in the line that it leaves.
+ */
+static void change_over(struct engine *e, struct request *req)
+{
+	struct text left = req->claim.name;
+	struct name_queue *queue = step_down(req);
+
+	for (size_t i = 0; i < req->n_names; i++)
+		if (text_equal(req->names[i], req->view->claim.name))
+			req->claim.name = req->names[i];
+	if (queue)
+		next_turn(e, queue);
+	if (req->place > 0)
+		errand_leave(e, left, req->place);
+}
+
 static void look_came_back(struct engine *e, struct request *req)
 {
 	struct name_queue *queue;
 	int status;
 
+	req->by_call = req->has_extras;
 	if (engine_is_held(req->view) && engine_same_holder(&req->view->claim, &req->claim)) {
 		req->claim.token = req->view->claim.token; /* asked again with the same nonce */
 		req->expires_in_ms = req->view->expires_in_ms;
@@ -150,8 +186,10 @@ static void look_came_back(struct engine *e, struct request *req)
 		already_done(e, req);
 		return;
 	}
+	if (req->n_names > 0 && req->view && !text_equal(req->view->claim.name, req->claim.name))
+		change_over(e, req);
 	if (req->queue) {
-		if (engine_is_taken(req->view))
+		if (is_kept_out(req))
 			held(e, req);
 		else
 			not_to_be_had(e, req);
@@ -161,21 +199,10 @@ static void look_came_back(struct engine *e, struct request *req)
 	queue = status < 0 ? NULL : waiters_get(&e->waiters, req->claim.name);
 	if (!queue)
 		engine_finish(e, req, status < 0 ? status : LEASED_ENOMEM);
-	else if (waiters_is_idle(queue) && !engine_is_taken(req->view))
+	else if (waiters_is_idle(queue) && !is_kept_out(req) && req->place == 0)
 		ask_first(e, queue, req);
 	else
 		draw_place(e, queue, req);
-}
-
-/* Its turn is over: the line may go on. */
-static struct name_queue *step_down(struct request *req)
-{
-	struct name_queue *queue = req->queue;
-
-	req->queue = NULL;
-	if (queue)
-		queue->asking = NULL;
-	return queue;
 }
 
 /* Nobody asks now: when is it worth while again? */
@@ -329,7 +356,10 @@ static void granted(struct engine *e, struct request *req)
 	if (queue) {
 		queue->rounds = 0;
 		tell_the_others(e, queue, &req->claim);
-		park(e, queue, req->expires_in_ms);
+		if (req->max_holders > 1) /* there may be room for the next one beside it */
+			next_turn(e, queue);
+		else
+			park(e, queue, req->expires_in_ms);
 	}
 	if (req->cancelled)
 		errand_give_back(e, req);

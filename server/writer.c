@@ -392,7 +392,7 @@ static int send_batch(struct writer *w, struct batch *batch)
 	const struct statement *s = &statements[batch->verb];
 	struct params *p = &w->params;
 
-	batch->short_epoch = !w->info.pooled;
+	batch->epoch = w->info.pooled ? -1 : (int32_t)w->info.epoch;
 	batch->daemon = w->daemon;
 	batch->slot_keep_ms = w->config->slot_keep_ms;
 	batch->keeps_history = w->config->history_keep_ms > 0;

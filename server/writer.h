@@ -20,6 +20,7 @@ struct flight {
 	size_t n_batches, n_requests;
 	int64_t sent_ms;
 	bool solo;
+	bool had_limited; /* see without() in store.c */
 	bool aside; /* no lease is in it: see store.c */
 };
 

@@ -21,7 +21,7 @@ ROUNDS = int(os.environ.get("LEASED_BENCH_ROUNDS") or 3)
 
 ACQUIRE = r"""INSERT INTO leased.leases AS l (name, token, holder_host, holder_pid, holder_nonce, principal, acquired_at, renewed_at,
  expires_at, ttl_ms) VALUES ('peer/' || :client_id, nextval('leased.token_seq'), 'h', 1, 42, 'p', now(), now(),
- now() + interval '90 s', 90000) ON CONFLICT (name) DO UPDATE SET token = greatest(nextval('leased.token_seq'), l.token + 1),
+ now() + interval '90 s', 90000) ON CONFLICT (name) WHERE NOT is_extra DO UPDATE SET token = greatest(nextval('leased.token_seq'), l.token + 1),
  holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, holder_nonce = excluded.holder_nonce,
  principal = excluded.principal, acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
  expires_at = excluded.expires_at, released_at = NULL WHERE l.expires_at <= now() RETURNING token \gset
@@ -40,7 +40,7 @@ RENEW = """UPDATE leased.leases SET renewed_at = now(), expires_at = now() + int
 def one_acquire():
     """The daemon's own statement with arrays of one, for a new name each time."""
     values = {1: "ARRAY['one/' || :r]::text[]", 2: "'{h}'::text[]", 3: "'{1}'::int4[]", 4: "'{5}'::int8[]", 5: "'{p}'::text[]",
-              6: "'{90000}'::int8[]", 7: "'{0}'::int8[]", 8: "'{null}'::text[]", 9: "'{0}'::int8[]", 10: "true", 11: "77", 12: "true"}
+              6: "'{90000}'::int8[]", 7: "'{0}'::int8[]", 8: "'{null}'::text[]", 9: "'{0}'::int8[]", 10: "(SELECT last_epoch FROM leased.cluster)", 11: "77", 12: "true"}
     text = re.sub(r"--.*", "", (PLACE / "acquire.sql").read_text())
     for number, value in sorted(values.items(), reverse=True):
         text = re.sub(rf"\${number}(::\w+(\[\])?)?", lambda _, value=value: value, text)

@@ -80,6 +80,7 @@ static void show(struct request *req, const struct claim *claim, bool released,
 	req->view->claim = *claim;
 	req->view->released = released;
 	req->view->expires_in_ms = expires_in_ms;
+	req->has_room = expires_in_ms <= 0;
 }
 
 void fake_store_show(struct store *s, struct request *req, const struct claim *claim, bool released,

@@ -111,6 +111,8 @@ static void limits_that_are_not_there_are_nulls(void **state)
 				       "\xff\xff\xff\xff" "\0\0\0\1" "\1";
 	static const uint8_t every[] = "\0\0\0\1" "\0\0\0\1" "\0\0\0\x14" "\0\0\0\2" "\0\0\0\1"
 				       "\xff\xff\xff\xff" "\0\0\0\x8" "\0\0\0\0\0\0\0\x9";
+	static const uint8_t holders[] = "\0\0\0\1" "\0\0\0\0" "\0\0\0\x17" "\0\0\0\2" "\0\0\0\1"
+					 "\0\0\0\4" "\0\0\0\1" "\0\0\0\4" "\0\0\0\3";
 	struct request reqs[2], *places[2] = { &reqs[0], &reqs[1] };
 	struct batch batch = { .verb = VERB_ACQUIRE_LIMITED, .reqs = places, .n = 2,
 		.slot_keep_ms = 258 };
@@ -122,16 +124,40 @@ static void limits_that_are_not_there_are_nulls(void **state)
 	reqs[1].slot = (struct text){ "s", 1 };
 	reqs[1].slot_again = true;
 	reqs[1].every_ms = 9;
+	reqs[1].max_holders = 3;
 	assert_int_equal(batch_encode(&batch, &params), 0);
-	assert_int_equal(params.n, 14);
+	assert_int_equal(params.n, 16);
 	assert_int_equal(params.lengths[9], sizeof slots - 1);
 	assert_memory_equal(params.values[9], slots, sizeof slots - 1);
 	assert_int_equal(params.lengths[10], sizeof again - 1);
 	assert_memory_equal(params.values[10], again, sizeof again - 1);
 	assert_int_equal(params.lengths[11], sizeof every - 1);
 	assert_memory_equal(params.values[11], every, sizeof every - 1);
-	assert_int_equal(params.lengths[12], 8);
-	assert_memory_equal(params.values[12], "\0\0\0\0\0\0\1\2", 8);
+	assert_int_equal(params.lengths[12], sizeof holders - 1);
+	assert_memory_equal(params.values[12], holders, sizeof holders - 1);
+	assert_int_equal(params.lengths[13], 12); /* no names: an empty array */
+	assert_memory_equal(params.values[13], "\0\0\0\0" "\0\0\0\0" "\0\0\0\x19", 12);
+	assert_int_equal(params.lengths[14], 8);
+	assert_memory_equal(params.values[14], "\0\0\0\0\0\0\1\2", 8);
+	params_fini(&params);
+}
+
+static void several_leases_at_once_are_an_array_of_their_own(void **state)
+{
+	static const uint8_t expected[] = "\0\0\0\1" "\0\0\0\0" "\0\0\0\x19" "\0\0\0\2" "\0\0\0\1"
+					  "\0\0\0\1" "b" "\0\0\0\1" "a";
+	struct text names[] = { { "b", 1 }, { "a", 1 } };
+	struct request req, *place = &req;
+	struct batch batch = { .verb = VERB_ACQUIRE_LIMITED, .reqs = &place, .n = 1 };
+	struct params params = { 0 };
+
+	(void)state;
+	name(&req, "b", 1);
+	req.names = names;
+	req.n_names = 2;
+	assert_int_equal(batch_encode(&batch, &params), 0);
+	assert_int_equal(params.lengths[13], sizeof expected - 1);
+	assert_memory_equal(params.values[13], expected, sizeof expected - 1);
 	params_fini(&params);
 }
 
@@ -198,6 +224,7 @@ int main(void)
 		cmocka_unit_test(looks_are_not_thinned_out),
 		cmocka_unit_test(arrays_have_postgresqls_binary_form),
 		cmocka_unit_test(limits_that_are_not_there_are_nulls),
+		cmocka_unit_test(several_leases_at_once_are_an_array_of_their_own),
 		cmocka_unit_test(rows_of_another_shape_are_refused),
 		cmocka_unit_test(a_heap_gives_the_earliest_whatever_is_moved_or_taken_out),
 	};
