@@ -77,7 +77,7 @@ struct lease_options {
 #define TAKES_NOTHING 512u /* no name */
 #define TAKES_STATUS  1024u /* --exit-status */
 #define TAKES_ELECT   32u /* -t --min-hold --value */
-#define TAKES_OBSERVE 1024u /* --observe */
+#define TAKES_OBSERVE 4096u /* --observe */
 #define TAKES_HEADERS 2048u /* --no-headers */
 
 /*

@@ -61,6 +61,8 @@ USAGE_ERRORS = {
     "token": (["release", "x", "--holder", "h:1:0000000000000001", "--token", "9007199254740992"], "the token"),
     "token, negative": (["release", "x", "--holder", "h:1:0000000000000001", "--token", "-1"], "the token"),
     "option of another command": (["get", "--ttl", "5s", "x"], "unknown option --ttl"),
+    "observe a release": (["release", "--observe", "x"], "unknown option --observe"),
+    "exit status of an election": (["elect", "--exit-status", "1", "x"], "unknown option --exit-status"),
     "elect does not wait for so long": (["elect", "-w", "5s", "x"], "unknown option -w"),
     "list": (["list", "a", "b"], 'unexpected "b"'),
     "history of nothing": (["history"], "The name is missing (or --failed)"),
