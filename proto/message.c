@@ -39,9 +39,10 @@ void arena_free(struct arena *arena)
  * What repeats in a message decides. protobuf-c takes, for each element, the struct, its texts, a
  * pointer, and up to twice 32 bytes of notes while it scans (which nobody can give back here). Per
  * byte on the wire that is most for the smallest elements: a RenewalResult that failed, 4 bytes on
- * the wire, takes 120; a feature of one letter, 3 bytes, 88; a Renewal with names of one letter, 25
- * bytes, 280; a row of a Listing, 28 bytes, 310. So 32 times the body holds all of them, and the
- * constant holds what does not repeat. Bodies of empty elements, which say nothing, may need more.
+ * the wire, takes 120; a feature of one letter, 3 bytes, 88; a further name of one letter, 3 bytes, 96;
+ * a Renewal with names of one letter, 25 bytes, 280; a row of a Listing, 28 bytes, 310. So 32 times the
+ * body holds all of them, and the constant holds what does not repeat. Bodies of empty elements, which say
+ * nothing, may need more.
  */
 size_t message_arena_size(size_t len)
 {

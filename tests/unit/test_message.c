@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "frame.h"
+#include "name.h"
 #include "table.h"
 
 static uint8_t out[FRAME_HEADER_LEN + FRAME_BODY_MAX];
@@ -137,6 +138,33 @@ static size_t fill_renew(const char *host, const char *name)
 	message.body_case = LEASED__CLIENT_MESSAGE__BODY_RENEW;
 	message.renew = &renew;
 	return fill_frame(&message.base, &renew.n_renewals, true);
+}
+
+/* further sets the number of further names of each claim. */
+static size_t fill_renew_of_groups(size_t further)
+{
+	static ProtobufCBinaryData also[LEASED_NAMES_MAX - 1];
+	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
+	Leased__Renew renew = LEASED__RENEW__INIT;
+
+	fill_renew("h", "n");
+	for (size_t i = 0; i < further; i++)
+		also[i] = bytes("n", 1);
+	for (size_t i = 0; i < MANY; i++) {
+		claims[i].also = also;
+		claims[i].n_also = further;
+	}
+	renew.renewals = renewal_list;
+	message.body_case = LEASED__CLIENT_MESSAGE__BODY_RENEW;
+	message.renew = &renew;
+	return fill_frame(&message.base, &renew.n_renewals, true);
+}
+
+static void full_renew_of_groups_fits(void **state)
+{
+	(void)state;
+	for (size_t further = 1; further < LEASED_NAMES_MAX; further++)
+		assert_true(fill_renew_of_groups(further) > 200);
 }
 
 static void full_renew_fits(void **state)
@@ -399,6 +427,8 @@ int main(void)
 	table_add(&table, "exit status 0 is told from none", exit_status_zero_is_told_from_none,
 		NULL);
 	table_add(&table, "a full Renew fits its arena", full_renew_fits, NULL);
+	table_add(&table, "a full Renew of leases with several names fits its arena",
+		full_renew_of_groups_fits, NULL);
 	table_add(&table, "a full Renewed fits its arena", full_renewed_fits, NULL);
 	table_add(&table, "a full Listing fits its arena", full_listing_fits, NULL);
 	table_add(&table, "a full Grants fits its arena", full_grants_fit, NULL);

@@ -103,6 +103,63 @@ static void sentence_names_place(void **state)
 	assert_non_null(strstr(err.text, "byte 4"));
 }
 
+static int check_names(const char *const names[], size_t n, struct leased_error *err)
+{
+	ProtobufCBinaryData all[LEASED_NAMES_MAX + 1] = { { 0 } };
+
+	for (size_t i = 0; i < n; i++)
+		all[i] = (ProtobufCBinaryData){ strlen(names[i]), (uint8_t *)(uintptr_t)names[i] };
+	return names_check(all[0], all + 1, n - 1, err);
+}
+
+static void names_are_checked_together(void **state)
+{
+	static const struct {
+		const char *names[4];
+		size_t n;
+		const char *says; /* NULL: fine */
+	} cases[] = {
+		{ { "a" }, 1, NULL },
+		{ { "a", "b", "ab", "B" }, 4, NULL },
+		{ { "" }, 1, "empty" },
+		{ { "", "b" }, 2, "empty" },
+		{ { "a", "b", "" }, 3, "name 3 of 3: the name is empty" },
+		{ { "a", "b\nc", "d" }, 3, "name 2 of 3" },
+		{ { "a", "\xff" }, 2, "not UTF-8" },
+		{ { "a", "a" }, 2, "name 2 of 2 is there twice: \"a\"" },
+		{ { "a", "b", "c", "b" }, 4, "name 4 of 4 is there twice: \"b\"" },
+		{ { "a", "b", "a", "" }, 4, "name 3 of 4 is there twice" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < TABLE_LEN(cases); i++) {
+		struct leased_error err = { 0 };
+
+		assert_int_equal(check_names(cases[i].names, cases[i].n, &err),
+			cases[i].says ? LEASED_EDATA : 0);
+		if (cases[i].says)
+			assert_non_null(strstr(err.text, cases[i].says));
+	}
+}
+
+static void a_lease_has_64_names_at_most(void **state)
+{
+	static char texts[LEASED_NAMES_MAX + 1][NAME_MAX_LEN + 1];
+	const char *names[LEASED_NAMES_MAX + 1];
+	struct leased_error err;
+
+	(void)state;
+	for (size_t i = 0; i <= LEASED_NAMES_MAX; i++) {
+		memset(texts[i], 'n', NAME_MAX_LEN);
+		texts[i][NAME_MAX_LEN - 1] = (char)('0' + i);
+		names[i] = texts[i];
+	}
+	assert_int_equal(check_names(names, LEASED_NAMES_MAX, NULL), 0);
+	assert_int_equal(check_names(names, LEASED_NAMES_MAX + 1, &err), LEASED_EDATA);
+	assert_non_null(strstr(err.text, "65 names, at most 64"));
+	assert_int_equal(names_check((ProtobufCBinaryData){ 0 }, NULL, SIZE_MAX - 1, NULL), LEASED_EDATA);
+}
+
 static struct escape_case {
 	const char *name;
 	const uint8_t *text;
@@ -165,6 +222,8 @@ int main(void)
 	table_add(&table, "255 bytes are allowed, 256 are not", limits_hold, NULL);
 	table_add(&table, "the limit counts bytes, not characters", limit_counts_bytes, NULL);
 	table_add(&table, "the sentence says what is wrong and where", sentence_names_place, NULL);
+	table_add(&table, "names are checked together", names_are_checked_together, NULL);
+	table_add(&table, "a lease has 64 names at most", a_lease_has_64_names_at_most, NULL);
 	for (size_t i = 0; i < TABLE_LEN(escapes); i++)
 		table_add(&table, escapes[i].name, check_escape, &escapes[i]);
 	table_add(&table, "any name fits NAME_ESCAPED_SIZE", escaped_size_is_enough, NULL);
