@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "claim_message.h"
 #include "renewer.h"
 
 #define LOOKS    2
@@ -23,7 +24,7 @@ struct abandoned {
 	struct call call;
 	enum { ACQUIRE, LOOK, RELEASE } step; /* what is in flight, or was last */
 	unsigned looks;                       /* answered */
-	struct leased_lease lease;            /* a copy: name, holder, token */
+	struct leased_lease lease;            /* a copy: names, holder, token */
 	Leased__Get get;
 	Leased__Release release;
 	Leased__Claim claim;
@@ -33,8 +34,9 @@ struct abandoned {
 static void fill_look(struct abandoned *a, Leased__ClientMessage *message)
 {
 	leased__get__init(&a->get);
-	a->get.name.data = (uint8_t *)a->lease.name;
-	a->get.name.len = strlen(a->lease.name);
+	a->get.name = bytes_of(a->lease.name); /* all of its names are granted, or none */
+	holder_message(&a->lease.holder, &a->holder);
+	a->get.holder = &a->holder;
 	message->body_case = LEASED__CLIENT_MESSAGE__BODY_GET;
 	message->get = &a->get;
 }
@@ -134,9 +136,11 @@ static struct abandoned *abandoned_new(struct leased_client *client, const struc
 
 	if (client->n_abandoned == ABANDONED_MAX || client->ended)
 		return NULL;
-	a = calloc(1, sizeof *a);
+	a = calloc(1, sizeof *a + names_room(lease->also, lease->n_also));
 	if (!a)
 		return NULL;
+	a->lease.also = names_copy(a + 1, lease->also, lease->n_also);
+	a->lease.n_also = lease->n_also;
 	a->lease.holder = lease->holder;
 	a->lease.token = lease->token;
 	strcpy(a->lease.name, lease->name);

@@ -1,6 +1,7 @@
 /*
- * abandon.h - acquires that their callers have given up while nobody knew whether they would be, or had
- * been, granted. The background thread goes on until nothing is held, or as long as it could be.
+ * abandon.h - grants that nobody uses: acquires that their callers have given up while nobody knew whether
+ * they would be, or had been, granted; what is left of leases that were lost by one of several names. The
+ * background thread goes on until nothing is held, or as long as it could be.
  */
 #ifndef ABANDON_H
 #define ABANDON_H
@@ -15,7 +16,7 @@
 void abandon_acquire(struct leased_client *client, const struct call *call,
 	const struct leased_lease *lease);
 
-/* Gives a grant back that nobody has got to know, without waiting for it. Locked. */
+/* Gives back a grant that nobody uses, or what is left of it, without waiting for it. Locked. */
 void abandon_grant(struct leased_client *client, const struct leased_lease *lease);
 
 #endif

@@ -19,7 +19,7 @@ struct acquire {
 int acquire_check(const struct leased_client *client, const char *name,
 	const struct leased_acquire_options *o, struct leased_error *err);
 
-/* A PENDING lease with a fresh nonce. NULL: out of memory. */
+/* A PENDING lease with a fresh nonce; acquire_check has passed the options. NULL: out of memory. */
 struct leased_lease *lease_new(struct leased_client *client, const char *name,
 	const struct leased_acquire_options *o);
 

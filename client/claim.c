@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "abandon.h"
 #include "duration.h"
 #include "renewer.h"
 #include "status.h"
@@ -261,6 +262,8 @@ void leased_lease_free(struct leased_lease *lease)
 	pthread_mutex_lock(&client->lock);
 	while (client->in_callback == lease && !pthread_equal(pthread_self(), client->thread))
 		pthread_cond_wait(&client->changed, &client->lock);
+	if (lease->state == LEASE_LOST && lease->n_also > 0)
+		abandon_grant(client, lease); /* perhaps by one name only: the others shall not have to expire */
 	renewer_drop(lease, LEASE_RELEASED);
 	lease->orphan = true;
 	renewer_collect(lease);

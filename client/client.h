@@ -34,6 +34,8 @@ struct leased_lease {
 	struct leased_client *client;
 	enum lease_state state;
 	char name[NAME_MAX_LEN + 1];
+	const ProtobufCBinaryData *also; /* further names; in the same memory, behind this */
+	size_t n_also;
 	struct holder holder;
 	char holder_text[HOLDER_TEXT_SIZE];
 	uint64_t token;

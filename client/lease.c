@@ -25,8 +25,10 @@ static void fill_acquire(struct call *call, Leased__ClientMessage *message)
 
 	leased__acquire__init(&a->message);
 	holder_message(&a->lease->holder, &a->holder);
-	a->message.name.data = (uint8_t *)a->lease->name;
-	a->message.name.len = strlen(a->lease->name);
+	a->message.name = bytes_of(a->lease->name);
+	a->message.also = (ProtobufCBinaryData *)(uintptr_t)a->lease->also;
+	a->message.n_also = a->lease->n_also;
+	a->message.max_holders = (uint32_t)a->options->max_holders;
 	a->message.holder = &a->holder;
 	a->message.ttl_ms = (uint64_t)a->lease->ttl_ms;
 	a->message.wait_ms = a->options->wait_ms > 0 ? (uint64_t)(left > 1 ? left : 1) : 0;
@@ -35,10 +37,8 @@ static void fill_acquire(struct call *call, Leased__ClientMessage *message)
 	a->message.value.len = a->options->value_len;
 	a->message.release_on_disconnect = a->lease->release_on_disconnect;
 	a->message.watched_pid = (uint32_t)a->lease->watched_pid;
-	if (a->options->slot) {
-		a->message.slot.data = (uint8_t *)(uintptr_t)a->options->slot;
-		a->message.slot.len = strlen(a->options->slot);
-	}
+	if (a->options->slot)
+		a->message.slot = bytes_of(a->options->slot);
 	if (a->options->slot_again)
 		a->message.slot_on_failure = LEASED__ACQUIRE__SLOT_ON_FAILURE__AGAIN;
 	a->message.every_ms = (uint64_t)a->options->every_ms;
@@ -49,7 +49,7 @@ static void fill_acquire(struct call *call, Leased__ClientMessage *message)
 int acquire_check(const struct leased_client *client, const char *name,
 	const struct leased_acquire_options *o, struct leased_error *err)
 {
-	int rc = name_check((const uint8_t *)name, strlen(name), err);
+	int rc = claim_check_names(name, o->also, o->n_also, err);
 
 	if (rc == 0)
 		rc = value_check(o->value, o->value_len, err);
@@ -65,6 +65,10 @@ int acquire_check(const struct leased_client *client, const char *name,
 		o->min_hold_ms > DURATION_MAX_MS || o->every_ms < 0 || o->every_ms > DURATION_MAX_MS)
 		return fail(err, LEASED_EUSAGE,
 			"wait, minimum hold and interval are not negative and at most ten years");
+	if (o->max_holders < 0 || o->max_holders > LEASED_SHARED)
+		return fail(err, LEASED_EUSAGE, "max_holders is not negative and at most %d", LEASED_SHARED);
+	if (o->max_holders > 1 && (o->slot || o->every_ms > 0))
+		return fail(err, LEASED_EUSAGE, "a slot and an interval are for a lease with one holder");
 	if (o->watched_pid < 0 || (o->watched_pid > 0 && !o->release_on_disconnect))
 		return fail(err, LEASED_EUSAGE, "watched_pid is a process, and goes with release_on_disconnect");
 	return claim_check_ttl(client, o->ttl_ms > 0 ? o->ttl_ms : LEASED_TTL_DEFAULT_MS, err);
@@ -73,10 +77,16 @@ int acquire_check(const struct leased_client *client, const char *name,
 struct leased_lease *lease_new(struct leased_client *client, const char *name,
 	const struct leased_acquire_options *o)
 {
-	struct leased_lease *lease = calloc(1, sizeof *lease);
+	ProtobufCBinaryData also[LEASED_NAMES_MAX] = { { 0 } };
+	struct leased_lease *lease;
 
+	for (size_t i = 0; i < o->n_also; i++)
+		also[i] = bytes_of(o->also[i]);
+	lease = calloc(1, sizeof *lease + names_room(also, o->n_also));
 	if (!lease)
 		return NULL;
+	lease->also = names_copy(lease + 1, also, o->n_also);
+	lease->n_also = o->n_also;
 	lease->client = client;
 	lease->state = LEASE_PENDING;
 	strcpy(lease->name, name);

@@ -41,6 +41,11 @@ extern "C" {
 
 #define LEASED_TTL_DEFAULT_MS INT64_C(90000)
 
+/* max_holders of those who share a lease, and the most that it may be. */
+#define LEASED_SHARED 10000
+/* The most names that one lease may have. */
+#define LEASED_NAMES_MAX 64
+
 struct leased_client;
 struct leased_lease;
 struct leased_watch;
@@ -113,6 +118,19 @@ struct leased_acquire_options {
 	 * most 10 s. A run is a grant that was released, and not given back.
 	 */
 	int64_t every_ms;
+	/*
+	 * How many may hold it at once while this grant lasts, ourselves included, up to LEASED_SHARED. 0: 1,
+	 * exclusive. It is granted if the smallest max_holders of all who hold it, ours as well, has room.
+	 * Above 1 not with a slot or an interval.
+	 */
+	int max_holders;
+	/*
+	 * Further names, copied: all are granted at once, with one token and one expiry, or none; a wait holds
+	 * none. Slot and interval are of the first name, the other options of each. Losing one is losing the
+	 * lease.
+	 */
+	const char *const *also;
+	size_t n_also;
 	bool no_renewal;      /* do not renew in the background */
 	/*
 	 * The daemon releases the lease when the connection ends, or, over a Unix socket, as soon as this
@@ -133,8 +151,8 @@ struct leased_acquire_options {
  * LEASED_EHELD, LEASED_EGUARDED, LEASED_ETIMEDOUT: someone else holds it; err names the holder.
  * LEASED_EDONE: the slot was completed, or the interval is not over; err says by whom and when.
  * LEASED_ELOST: granted after a wait, and lost before that was confirmed.
- * LEASED_EUSAGE, LEASED_EDATA, LEASED_EDENIED, LEASED_EUNAVAILABLE, LEASED_ECANCELLED, LEASED_ENOMEM as
- * their texts say.
+ * LEASED_EUSAGE, LEASED_EDATA (a name is none, is there twice, or there are too many), LEASED_EDENIED,
+ * LEASED_EUNAVAILABLE, LEASED_ECANCELLED, LEASED_ENOMEM as their texts say.
  * The lease belongs to the client until leased_lease_free() or leased_client_close().
  */
 LEASED_API int leased_acquire(struct leased_client *client, const char *name,
@@ -167,7 +185,11 @@ LEASED_API int leased_release(struct leased_lease *lease, const int *exit_status
 /* The same when nothing was done under the lease: the slot stays open, and it does not count as a run. */
 LEASED_API int leased_give_back(struct leased_lease *lease, struct leased_error *err);
 
-/* Frees a lease that was released or lost; one still held simply expires. NULL is fine. */
+/*
+ * Frees a lease that was released or lost; one still held simply expires. Of a lease with several names that
+ * was lost by one of them, the others stay taken until then (their work may have to end first), and are
+ * given back in the background now. NULL is fine.
+ */
 LEASED_API void leased_lease_free(struct leased_lease *lease);
 
 /* Whether the lease is held right now, by the deadline alone: no I/O, no lock that waits. */
@@ -181,7 +203,7 @@ LEASED_API int64_t leased_deadline_ns(const struct leased_lease *lease);
 
 /* Fixed for the life of the lease. */
 LEASED_API uint64_t leased_token(const struct leased_lease *lease);
-LEASED_API const char *leased_name(const struct leased_lease *lease);
+LEASED_API const char *leased_name(const struct leased_lease *lease); /* the first one */
 LEASED_API const char *leased_holder(const struct leased_lease *lease); /* host:pid:nonce */
 
 enum leased_ending { LEASED_HELD, LEASED_RELEASED, LEASED_EXPIRED, LEASED_STOLEN };

@@ -16,19 +16,21 @@
 #define NS_PER_MS     INT64_C(1000000)
 #define MARGIN_MAX_MS 1000
 #define RETRY_MIN_MS  50
-#define BATCH_LEASES  1000
+#define BATCH_NAMES   1000 /* each is a renewal for the daemon; and so at most as many leases */
 #define SLOW_MAX_MS   15000 /* then another daemon is asked, if there is one */
-/* Of one renewal beside name and host: tags, lengths, token, pid, nonce. */
+/* Of one renewal beside its names and host: tags, lengths, token, pid, nonce. */
 #define RENEWAL_BYTES 64
+/* Of one further name beside its text. */
+#define ALSO_BYTES    3
 
 /* Renewals in flight. A lease that is freed meanwhile stays, as an orphan, until they are over. */
 struct batch {
 	struct call call;
 	size_t n;
-	struct leased_lease *leases[BATCH_LEASES];
-	Leased__Renewal renewals[BATCH_LEASES], *places[BATCH_LEASES];
-	Leased__Claim claims[BATCH_LEASES];
-	Leased__Holder holders[BATCH_LEASES];
+	struct leased_lease *leases[BATCH_NAMES];
+	Leased__Renewal renewals[BATCH_NAMES], *places[BATCH_NAMES];
+	Leased__Claim claims[BATCH_NAMES];
+	Leased__Holder holders[BATCH_NAMES];
 	Leased__Renew renew;
 };
 
@@ -36,6 +38,8 @@ void lease_claim(const struct leased_lease *lease, Leased__Claim *ret_claim,
 	Leased__Holder *ret_holder)
 {
 	claim_message(lease->name, &lease->holder, lease->token, ret_claim, ret_holder);
+	ret_claim->also = (ProtobufCBinaryData *)(uintptr_t)lease->also;
+	ret_claim->n_also = lease->n_also;
 }
 
 /* No ttl: only leased_renew changes it. */
@@ -144,6 +148,17 @@ void renewer_lose(struct leased_lease *lease, const struct leased_error *why)
 	end_callback(client);
 }
 
+static bool is_name_of(const struct leased_lease *lease, ProtobufCBinaryData name)
+{
+	bool found = strlen(lease->name) == name.len && memcmp(lease->name, name.data, name.len) == 0;
+
+	for (size_t i = 0; !found && i < lease->n_also; i++)
+		found = lease->also[i].len == name.len &&
+			memcmp(lease->also[i].data, name.data, name.len) == 0;
+	return found;
+}
+
+/* With one of several names, all are lost. */
 void renewer_take_lost(struct leased_client *client, const Leased__Lost *lost)
 {
 	struct leased_error why;
@@ -151,10 +166,13 @@ void renewer_take_lost(struct leased_client *client, const Leased__Lost *lost)
 	for (struct list *node = client->leases.next; node != &client->leases; node = node->next) {
 		struct leased_lease *lease = list_entry(node, struct leased_lease, link);
 
-		if (lease->token != lost->token || strlen(lease->name) != lost->name.len ||
-			memcmp(lease->name, lost->name.data, lost->name.len) != 0)
+		if (lease->token != lost->token || !is_name_of(lease, lost->name))
 			continue;
-		fail(&why, LEASED_ELOST, "%s", lost->why);
+		if (lease->n_also > 0)
+			fail(&why, LEASED_ELOST, "\"%.*s\" was %s", (int)lost->name.len,
+				(const char *)lost->name.data, lost->why);
+		else
+			fail(&why, LEASED_ELOST, "%s", lost->why);
 		renewer_lose(lease, &why);
 		return;
 	}
@@ -316,25 +334,36 @@ static bool any_due(const struct leased_client *client, int64_t now)
 	return false;
 }
 
-/* All that are due now or soon, in messages that fit a frame. */
+/* The most that its renewal takes in a message. */
+static size_t renewal_size(const struct leased_lease *lease)
+{
+	size_t size = strlen(lease->name) + lease->holder.host_len + RENEWAL_BYTES;
+
+	for (size_t i = 0; i < lease->n_also; i++)
+		size += lease->also[i].len + ALSO_BYTES;
+	return size;
+}
+
+/* All that are due now or soon, in messages that fit a frame and are not too much work at once. */
 static void renew_due(struct leased_client *client, int64_t now)
 {
 	struct batch *batch = NULL;
-	size_t bytes = 0;
+	size_t bytes = 0, names = 0;
 
 	for (struct list *node = client->leases.next; node != &client->leases; node = node->next) {
 		struct leased_lease *lease = list_entry(node, struct leased_lease, link);
-		size_t size = strlen(lease->name) + lease->holder.host_len + RENEWAL_BYTES;
+		size_t size;
 
 		if (!is_due(lease, now, lease->ttl_ms / 24 * NS_PER_MS))
 			continue;
-		if (batch && (batch->n == BATCH_LEASES || bytes + size > FRAME_BODY_MAX)) {
+		size = renewal_size(lease);
+		if (batch && (names + 1 + lease->n_also > BATCH_NAMES || bytes + size > FRAME_BODY_MAX)) {
 			send_batch(client, batch);
 			batch = NULL;
 		}
 		if (!batch) {
 			batch = calloc(1, sizeof *batch);
-			bytes = 0;
+			bytes = names = 0;
 		}
 		if (!batch) { /* no memory: tried again soon, until the deadline */
 			lease->due_ns = now + retry_ns(lease);
@@ -342,6 +371,7 @@ static void renew_due(struct leased_client *client, int64_t now)
 		}
 		add(batch, lease);
 		bytes += size;
+		names += 1 + lease->n_also;
 	}
 	if (batch)
 		send_batch(client, batch);

@@ -1,7 +1,5 @@
 #include "verbs.h"
 
-#include <string.h>
-
 #include "claim_message.h"
 #include "client.h"
 #include "status.h"
@@ -31,11 +29,6 @@ int verb_call(struct leased_client *client, const Leased__ClientMessage *message
 	if (call.reply->body_case != want)
 		return fail(err, LEASED_EPROTO, "the daemon answered something else");
 	return 0;
-}
-
-static ProtobufCBinaryData bytes_of(const char *text)
-{
-	return (ProtobufCBinaryData){ strlen(text), (uint8_t *)(uintptr_t)text };
 }
 
 int verb_get(struct leased_client *client, const char *name, struct verb_reply *ret_reply,

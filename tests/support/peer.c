@@ -249,6 +249,20 @@ void peer_released(struct peer *p, uint64_t id)
 	send_message(p, id, &message);
 }
 
+void peer_lost(struct peer *p, const char *name, uint64_t token)
+{
+	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
+	Leased__Lost lost = LEASED__LOST__INIT;
+	static char why[] = "stolen by somebody";
+
+	lost.name = (ProtobufCBinaryData){ strlen(name), (uint8_t *)(uintptr_t)name };
+	lost.token = token;
+	lost.why = why;
+	message.body_case = LEASED__SERVER_MESSAGE__BODY_LOST;
+	message.lost = &lost;
+	send_message(p, 0, &message);
+}
+
 void peer_lease(struct peer *p, uint64_t id, Leased__Holder *holder, uint64_t token)
 {
 	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;

@@ -53,6 +53,8 @@ void peer_grant(struct peer *p, uint64_t id, uint64_t token, uint64_t expires_in
 /* All n renewals get the same result. */
 void peer_renewed(struct peer *p, uint64_t id, size_t n, int status, uint64_t expires_in_ms);
 void peer_released(struct peer *p, uint64_t id);
+/* Unasked: a grant was ended by somebody else. */
+void peer_lost(struct peer *p, const char *name, uint64_t token);
 /* Held by holder (FREE when NULL). */
 void peer_lease(struct peer *p, uint64_t id, Leased__Holder *holder, uint64_t token);
 /* A page of n grants. */
