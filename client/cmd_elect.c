@@ -133,6 +133,11 @@ static void lead_once(const struct ctl *ctl, const struct lease_options *o,
 	close(over);
 }
 
+static bool is_several(const struct lease_options *o)
+{
+	return o->count || o->shared || o->acquire.n_also > 0;
+}
+
 static bool only_observes(const struct lease_options *o)
 {
 	return o->acquire.ttl_ms == 0 && o->acquire.min_hold_ms == 0 && !o->acquire.value &&
@@ -150,6 +155,8 @@ int cmd_elect(const struct ctl *ctl, int argc, char *argv[])
 	code = ctl_read_options(&o, TAKES_ELECT | TAKES_GRACE | TAKES_COMMAND | TAKES_OBSERVE, argc, argv, &done);
 	if (code || done)
 		return code;
+	if (is_several(&o))
+		return ctl_usage(argv[0], "one leads, of one name: no --count, --shared or --and goes with it");
 	if (o.observe && (o.command || !only_observes(&o)))
 		return ctl_usage(argv[0], "--observe only looks on: no command and no other option goes with it");
 	if (o.observe)

@@ -1,6 +1,5 @@
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "ctl.h"
 #include "duration.h"
@@ -26,52 +25,23 @@ static void print_row(const Leased__Lease *lease)
 		value);
 }
 
-static void print_page(const struct ctl *ctl, const Leased__Listing *page)
+static void print_lease(const Leased__Lease *lease, void *data)
 {
-	for (size_t i = 0; i < page->n_leases; i++) {
-		if (ctl->json)
-			output_json(output_lease(page->leases[i]));
-		else
-			print_row(page->leases[i]);
-	}
-}
+	const struct ctl *ctl = data;
 
-/* Page by page: the daemon answers with as many rows as fit one frame. */
-static int list_all(const struct ctl *ctl, struct leased_client *client, const char *prefix)
-{
-	uint8_t last[NAME_MAX_LEN];
-	ProtobufCBinaryData after = { .data = last };
-	struct verb_reply reply;
-	struct leased_error err;
-	bool more = true;
-	int rc = 0;
-
-	while (more && rc == 0) {
-		const Leased__Listing *page;
-
-		rc = verb_list(client, prefix, &after, &reply, &err);
-		if (rc == 0) {
-			page = reply.message->listing;
-			print_page(ctl, page);
-			more = page->more && page->n_leases > 0;
-			if (more) {
-				const Leased__Lease *lease = page->leases[page->n_leases - 1];
-
-				after.len = lease->name.len < sizeof last ? lease->name.len : sizeof last;
-				memcpy(last, lease->name.data, after.len);
-			}
-		}
-		verb_reply_fini(&reply);
-	}
-	return rc < 0 ? ctl_fail("list", rc, err.text) : 0;
+	if (ctl->json)
+		output_json(output_lease(lease));
+	else
+		print_row(lease);
 }
 
 int cmd_list(const struct ctl *ctl, int argc, char *argv[])
 {
 	struct leased_client *client;
 	struct lease_options o;
+	struct leased_error err;
 	bool done;
-	int code;
+	int code, rc;
 
 	code = ctl_read_options(&o, TAKES_PREFIX | TAKES_HEADERS, argc, argv, &done);
 	if (code || done)
@@ -82,7 +52,9 @@ int cmd_list(const struct ctl *ctl, int argc, char *argv[])
 	if (!ctl->json && !o.no_headers)
 		printf("%-30s %-8s %-40s %10s %10s %10s %7s %s\n", "NAME", "STATE", "HOLDER", "TOKEN",
 			"EXPIRES IN", "HELD FOR", "WAITERS", "VALUE");
-	code = list_all(ctl, client, o.name);
+	rc = verb_list(client, o.name, false, print_lease, (void *)(uintptr_t)ctl, &err);
+	if (rc < 0)
+		code = ctl_fail("list", rc, err.text);
 	leased_client_close(client);
 	return code;
 }

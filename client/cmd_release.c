@@ -6,6 +6,7 @@ int cmd_release(const struct ctl *ctl, int argc, char *argv[])
 {
 	struct leased_client *client;
 	struct lease_options o;
+	struct verb_claim claimed;
 	struct leased_error err;
 	bool done;
 	int code, rc;
@@ -16,8 +17,8 @@ int cmd_release(const struct ctl *ctl, int argc, char *argv[])
 	code = ctl_open(ctl, &client);
 	if (code)
 		return code;
-	rc = verb_release(client, o.name, &o.holder, o.token,
-		o.has_exit_status ? &o.exit_status : NULL, &err);
+	claimed = ctl_claim(&o);
+	rc = verb_release(client, &claimed, o.has_exit_status ? &o.exit_status : NULL, &err);
 	if (rc < 0)
 		code = ctl_fail_on("release", o.name, &err);
 	else if (ctl->json)

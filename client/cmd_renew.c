@@ -19,6 +19,7 @@ int cmd_renew(const struct ctl *ctl, int argc, char *argv[])
 {
 	struct leased_client *client;
 	struct lease_options o;
+	struct verb_claim claimed;
 	struct leased_error err;
 	int64_t expires_in_ms = 0;
 	bool done;
@@ -30,8 +31,8 @@ int cmd_renew(const struct ctl *ctl, int argc, char *argv[])
 	code = ctl_open(ctl, &client);
 	if (code)
 		return code;
-	rc = verb_renew(client, o.name, &o.holder, o.token, o.acquire.ttl_ms, o.acquire.value,
-		&expires_in_ms, &err);
+	claimed = ctl_claim(&o);
+	rc = verb_renew(client, &claimed, o.acquire.ttl_ms, o.acquire.value, &expires_in_ms, &err);
 	if (rc == 0)
 		print_renewed(ctl, &o, expires_in_ms);
 	else

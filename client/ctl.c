@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "claim.h"
+#include "claim_message.h"
 #include "duration.h"
 #include "name.h"
 #include "status.h"
@@ -99,7 +100,8 @@ int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)
 /* Options. */
 
 enum { OPT_MIN_HOLD = 256, OPT_SLOT, OPT_SLOT_ON_FAILURE, OPT_EVERY, OPT_VALUE, OPT_GRACE, OPT_HOLDER,
-	OPT_TOKEN, OPT_EXIT_STATUS, OPT_REASON, OPT_RELEASE_ON_DISCONNECT, OPT_NO_HEADERS, OPT_OBSERVE };
+	OPT_TOKEN, OPT_EXIT_STATUS, OPT_REASON, OPT_RELEASE_ON_DISCONNECT, OPT_NO_HEADERS, OPT_OBSERVE,
+	OPT_COUNT, OPT_SHARED, OPT_AND };
 
 static const struct row {
 	struct option option;
@@ -113,6 +115,9 @@ static const struct row {
 	{ { "slot", required_argument, NULL, OPT_SLOT }, TAKES_ACQUIRE },
 	{ { "slot-on-failure", required_argument, NULL, OPT_SLOT_ON_FAILURE }, TAKES_ACQUIRE },
 	{ { "every", required_argument, NULL, OPT_EVERY }, TAKES_ACQUIRE },
+	{ { "count", required_argument, NULL, OPT_COUNT }, TAKES_ACQUIRE | TAKES_ELECT },
+	{ { "shared", no_argument, NULL, OPT_SHARED }, TAKES_ACQUIRE | TAKES_ELECT },
+	{ { "and", required_argument, NULL, OPT_AND }, TAKES_ACQUIRE | TAKES_ELECT | TAKES_CLAIM },
 	{ { "value", required_argument, NULL, OPT_VALUE }, TAKES_ACQUIRE | TAKES_ELECT | TAKES_RENEW },
 	{ { "release-on-disconnect", no_argument, NULL, OPT_RELEASE_ON_DISCONNECT }, TAKES_GRACE },
 	{ { "grace", required_argument, NULL, OPT_GRACE }, TAKES_GRACE },
@@ -174,6 +179,28 @@ static int read_number(uint64_t *ret_value, uint64_t max, const char *command, c
 	return 0;
 }
 
+static int read_count(int *ret_count, const char *command, const char *text)
+{
+	uint64_t number;
+	int code = read_number(&number, LEASED_SHARED, command, "the count", text);
+
+	if (code == 0 && number == 0)
+		return ctl_usage(command, "the count is how many may hold it at once, 1 to %d", LEASED_SHARED);
+	*ret_count = (int)number;
+	return code;
+}
+
+static int add_name(struct lease_options *o, const char *command, const char *name)
+{
+	struct leased_error err;
+
+	if (o->acquire.n_also + 1 == LEASED_NAMES_MAX)
+		return ctl_fail(command,
+			fail(&err, LEASED_EDATA, "at most %d names go together", LEASED_NAMES_MAX), err.text);
+	o->also[o->acquire.n_also++] = name;
+	return 0;
+}
+
 static int take_option(struct lease_options *o, int option, const char *command, const char *arg)
 {
 	struct leased_error err;
@@ -200,6 +227,9 @@ static int take_option(struct lease_options *o, int option, const char *command,
 		o->exit_status = (int)number;
 		o->has_exit_status = true;
 		return code;
+	case OPT_COUNT: return read_count(&o->count, command, arg);
+	case OPT_SHARED: o->shared = true; return 0;
+	case OPT_AND: return add_name(o, command, arg);
 	case OPT_REASON: o->reason = arg; return 0;
 	case OPT_OBSERVE: o->observe = true; return 0;
 	case OPT_GRACE: return read_duration(&o->grace_ms, command, "the grace", arg, true);
@@ -242,12 +272,16 @@ static int check_options(const struct lease_options *o, unsigned takes, const ch
 		return ctl_usage(command, "--holder and --token say whose lease it is");
 	if (takes & TAKES_REASON && !o->reason)
 		return ctl_usage(command, "--reason says why, for the history");
+	if (o->count && o->shared)
+		return ctl_usage(command, "either --count or --shared");
+	if ((o->count > 1 || o->shared) && (o->acquire.slot || o->acquire.every_ms > 0))
+		return ctl_usage(command, "--slot and --every are for one holder, without --count and --shared");
 	if (takes & TAKES_NOTHING)
 		return 0;
 	if (takes & TAKES_PREFIX)
 		rc = prefix_check((const uint8_t *)o->name, strlen(o->name), &err);
 	else
-		rc = name_check((const uint8_t *)o->name, strlen(o->name), &err);
+		rc = claim_check_names(o->name, o->also, o->acquire.n_also, &err);
 	if (rc == 0 && o->reason)
 		rc = reason_check((const uint8_t *)o->reason, strlen(o->reason), &err);
 	if (rc < 0)
@@ -310,9 +344,18 @@ int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc
 		code = take_words(&o, takes, end, argc, argv);
 	if (code == 0)
 		code = check_options(&o, takes, argv[0]);
-	if (code == 0)
+	if (code == 0) {
 		*ret_options = o;
+		ret_options->acquire.also = ret_options->also;
+		ret_options->acquire.max_holders = o.shared ? LEASED_SHARED : o.count;
+	}
 	return code;
+}
+
+struct verb_claim ctl_claim(const struct lease_options *o)
+{
+	return (struct verb_claim){ .name = o->name, .also = o->also, .n_also = o->acquire.n_also,
+		.holder = &o->holder, .token = o->token };
 }
 
 /* Output. */

@@ -12,6 +12,7 @@
 #include "holder.h"
 #include "leased.h"
 #include "leased.pb-c.h"
+#include "verbs.h"
 
 struct ctl {
 	const char *servers; /* -s; NULL leaves it to libleased */
@@ -53,7 +54,10 @@ int ctl_open(const struct ctl *ctl, struct leased_client **ret_client);
 struct lease_options {
 	const char *name;      /* or prefix, "" when none is given */
 	bool no_headers;
-	struct leased_acquire_options acquire;
+	struct leased_acquire_options acquire; /* its `also` is the one below: not to be copied */
+	const char *also[LEASED_NAMES_MAX];    /* --and */
+	int count;             /* --count; 0: not given */
+	bool shared;
 	int64_t grace_ms;      /* -1: not given */
 	int conflict_exit;     /* -E; 75 */
 	bool has_holder, has_token;
@@ -66,10 +70,10 @@ struct lease_options {
 	char **command;        /* behind --, NULL: none */
 };
 
-#define TAKES_ACQUIRE 1u /* -n -w -E --slot --every, and those of TAKES_ELECT */
+#define TAKES_ACQUIRE 1u /* -n -w -E --slot --every --count --shared --and, and those of TAKES_ELECT */
 #define TAKES_GRACE   2u
 #define TAKES_COMMAND 4u
-#define TAKES_CLAIM   8u /* --holder --token */
+#define TAKES_CLAIM   8u /* --holder --token --and */
 #define TAKES_RENEW   16u /* -t --value */
 #define TAKES_ALWAYS  64u /* --help */
 #define TAKES_REASON  128u /* --reason, and perhaps --token */
@@ -87,6 +91,9 @@ struct lease_options {
  */
 int ctl_read_options(struct lease_options *ret_options, unsigned takes, int argc, char *argv[],
 	bool *ret_done);
+
+/* What --holder, --token and --and say; it points into o. */
+struct verb_claim ctl_claim(const struct lease_options *o);
 
 /* No lease: says why, unless another holds it and -E makes that a success. The exit code. */
 int ctl_refused(const struct lease_options *o, const struct leased_error *why);

@@ -416,6 +416,7 @@ void job_run(const struct ctl *ctl, const struct lease_options *o, struct job_ou
 	sigaction(SIGPIPE, &ignore, &on_pipe); /* a log that nobody reads must not end the command */
 	if (open_client(&job, ctl, ret_outcome)) {
 		hold(&job, ret_outcome);
+		leased_lease_free(job.lease); /* the command has ended: what is left of it is given back */
 		leased_client_close(job.client);
 	}
 	watcher_stop(&job.watcher);

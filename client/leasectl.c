@@ -23,6 +23,9 @@ static const struct command {
 		"  -w, --wait DURATION      wait at most so long\n"
 		"  -t, --ttl DURATION       lease length (default 90s); it is renewed every third of it\n"
 		"  -E, --conflict-exit N    exit with N instead of 75; 0 says nothing either, as cron likes it\n"
+		"      --count N            up to N hold it at once (default 1): one of N places\n"
+		"      --shared             beside all others that are shared; without it, alone\n"
+		"      --and NAME           this one too: all or none, with one token; up to 64 names\n"
 		"      --every DURATION     at most one run in so long, by the database's clock (it may come\n"
 		"                           early by a twentieth, at most 10s). A run that was lost does not\n"
 		"                           count. For cron choose half of the schedule's interval\n"
@@ -40,7 +43,7 @@ static const struct command {
 		"                           when leasectl is killed, the daemon gives the lease back as\n"
 		"                           soon as COMMAND has ended (over a Unix socket)\n"
 		"  -h, --help\n\n"
-		"COMMAND sees LEASED_NAME, LEASED_TOKEN, LEASED_HOLDER and LEASED_EXPIRES_IN_MS.\n" },
+		"COMMAND sees LEASED_NAME (the first), LEASED_TOKEN, LEASED_HOLDER and LEASED_EXPIRES_IN_MS.\n" },
 	{ "acquire", cmd_acquire, "take a lease and leave; prints holder and token",
 		"Usage: leasectl acquire [OPTION]... NAME\n"
 		"Acquires NAME and leaves; nobody renews it. Prints what renew and release need.\n\n"
@@ -48,6 +51,9 @@ static const struct command {
 		"  -w, --wait DURATION      wait at most so long\n"
 		"  -t, --ttl DURATION       lease length (default 90s)\n"
 		"  -E, --conflict-exit N    exit with N instead of 75; 0 says nothing either, as cron likes it\n"
+		"      --count N            up to N hold it at once (default 1): one of N places\n"
+		"      --shared             beside all others that are shared; without it, alone\n"
+		"      --and NAME           this one too: all or none, with one token; up to 64 names\n"
 		"      --every DURATION     at most one run in so long, as for run\n"
 		"      --slot TEXT          a tick of a schedule, as for run: completed by release\n"
 		"      --slot-on-failure again|done\n"
@@ -61,6 +67,7 @@ static const struct command {
 		"Extends a lease that is still held; 76 when it is not.\n\n"
 		"      --holder HOLDER      as acquire printed it\n"
 		"      --token TOKEN        likewise\n"
+		"      --and NAME           each further name that was acquired with it\n"
 		"  -t, --ttl DURATION       the new length (default: as before)\n"
 		"      --value TEXT         published with the lease from now on; '' for none\n"
 		"  -h, --help\n" },
@@ -69,6 +76,7 @@ static const struct command {
 		"Gives a lease back, which completes its slot; 76 when it was not held.\n\n"
 		"      --holder HOLDER      as acquire printed it\n"
 		"      --token TOKEN        likewise\n"
+		"      --and NAME           each further name that was acquired with it\n"
 		"      --exit-status N      how the work ended; kept in the history\n"
 		"  -h, --help\n" },
 	{ "steal", cmd_steal, "end somebody else's lease, and say why",
@@ -80,7 +88,8 @@ static const struct command {
 		"  -h, --help\n" },
 	{ "get", cmd_get, "who holds a lease",
 		"Usage: leasectl get NAME\n"
-		"Prints who holds NAME. Exits with 0 when it is held, 75 when it is free.\n\n"
+		"Prints who holds NAME, a line each where several do. Exits with 0 when it is held, 75 when it is\n"
+		"free.\n\n"
 		"  -h, --help\n" },
 	{ "list", cmd_list, "all leases, or those that begin with a prefix",
 		"Usage: leasectl list [OPTION]... [PREFIX]\n"

@@ -71,6 +71,8 @@ json_t *output_lease(const Leased__Lease *lease)
 	if (lease->state != LEASED__LEASE__STATE__FREE) {
 		set(object, "expires_in_ms", number(lease->expires_in_ms));
 		set(object, "expires_at", time_text(lease->expires_at_us));
+		if (lease->max_holders > 1)
+			set(object, "max_holders", number(lease->max_holders));
 	}
 	if (lease->holder) {
 		output_holder(holder, sizeof holder, lease);

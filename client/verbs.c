@@ -1,5 +1,7 @@
 #include "verbs.h"
 
+#include <string.h>
+
 #include "claim_message.h"
 #include "client.h"
 #include "status.h"
@@ -43,18 +45,44 @@ int verb_get(struct leased_client *client, const char *name, struct verb_reply *
 	return verb_call(client, &message, LEASED__SERVER_MESSAGE__BODY_LEASE, ret_reply, err);
 }
 
-int verb_list(struct leased_client *client, const char *prefix, const ProtobufCBinaryData *after,
-	struct verb_reply *ret_reply, struct leased_error *err)
+/* Where the next page begins: behind this row. */
+static void go_on_after(Leased__List *list, uint8_t last[static NAME_MAX_LEN], const Leased__Lease *lease)
+{
+	list->after.len = lease->name.len < NAME_MAX_LEN ? lease->name.len : NAME_MAX_LEN;
+	list->after.data = memcpy(last, lease->name.data, list->after.len);
+	list->after_token = lease->token;
+}
+
+/* Page by page: the daemon answers with as many rows as fit one frame. */
+int verb_list(struct leased_client *client, const char *prefix, bool exact, verb_lease_cb each, void *data,
+	struct leased_error *err)
 {
 	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
 	Leased__List list = LEASED__LIST__INIT;
+	uint8_t last[NAME_MAX_LEN];
+	bool more = true;
+	int rc = 0;
 
 	list.prefix = bytes_of(prefix);
-	if (after)
-		list.after = *after;
+	list.exact = exact;
 	message.body_case = LEASED__CLIENT_MESSAGE__BODY_LIST;
 	message.list = &list;
-	return verb_call(client, &message, LEASED__SERVER_MESSAGE__BODY_LISTING, ret_reply, err);
+	while (more && rc == 0) {
+		struct verb_reply reply;
+
+		rc = verb_call(client, &message, LEASED__SERVER_MESSAGE__BODY_LISTING, &reply, err);
+		if (rc == 0) {
+			const Leased__Listing *page = reply.message->listing;
+
+			for (size_t i = 0; i < page->n_leases; i++)
+				each(page->leases[i], data);
+			more = page->more && page->n_leases > 0;
+			if (more)
+				go_on_after(&list, last, page->leases[page->n_leases - 1]);
+		}
+		verb_reply_fini(&reply);
+	}
+	return rc;
 }
 
 int verb_report(struct leased_client *client, struct verb_reply *ret_reply, struct leased_error *err)
@@ -67,21 +95,35 @@ int verb_report(struct leased_client *client, struct verb_reply *ret_reply, stru
 	return verb_call(client, &message, LEASED__SERVER_MESSAGE__BODY_HEALTH, ret_reply, err);
 }
 
-int verb_renew(struct leased_client *client, const char *name, const struct holder *holder,
-	uint64_t token, int64_t ttl_ms, const char *value, int64_t *ret_expires_in_ms,
-	struct leased_error *err)
+/* A claim as the protocol wants it. */
+struct claim_parts {
+	Leased__Claim claim;
+	Leased__Holder holder;
+	ProtobufCBinaryData also[LEASED_NAMES_MAX];
+};
+
+static void fill_claim(struct claim_parts *ret_parts, const struct verb_claim *claimed)
+{
+	claim_message(claimed->name, claimed->holder, claimed->token, &ret_parts->claim, &ret_parts->holder);
+	for (size_t i = 0; i < claimed->n_also; i++)
+		ret_parts->also[i] = bytes_of(claimed->also[i]);
+	ret_parts->claim.also = ret_parts->also;
+	ret_parts->claim.n_also = claimed->n_also;
+}
+
+int verb_renew(struct leased_client *client, const struct verb_claim *claimed, int64_t ttl_ms,
+	const char *value, int64_t *ret_expires_in_ms, struct leased_error *err)
 {
 	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
 	Leased__Renew renew = LEASED__RENEW__INIT;
 	Leased__Renewal renewal = LEASED__RENEWAL__INIT, *place = &renewal;
 	const Leased__RenewalResult *result;
 	struct verb_reply reply;
-	Leased__Claim claim;
-	Leased__Holder holder_out;
+	struct claim_parts parts;
 	int rc;
 
-	claim_message(name, holder, token, &claim, &holder_out);
-	renewal.claim = &claim;
+	fill_claim(&parts, claimed);
+	renewal.claim = &parts.claim;
 	renewal.ttl_ms = (uint64_t)ttl_ms;
 	renewal.set_value = value != NULL;
 	if (value)
@@ -105,18 +147,17 @@ int verb_renew(struct leased_client *client, const char *name, const struct hold
 	return rc;
 }
 
-int verb_release(struct leased_client *client, const char *name, const struct holder *holder,
-	uint64_t token, const int *exit_status, struct leased_error *err)
+int verb_release(struct leased_client *client, const struct verb_claim *claimed, const int *exit_status,
+	struct leased_error *err)
 {
 	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
 	Leased__Release release = LEASED__RELEASE__INIT;
 	struct verb_reply reply;
-	Leased__Claim claim;
-	Leased__Holder holder_out;
+	struct claim_parts parts;
 	int rc;
 
-	claim_message(name, holder, token, &claim, &holder_out);
-	release.claim = &claim;
+	fill_claim(&parts, claimed);
+	release.claim = &parts.claim;
 	if (exit_status) {
 		release.ending_case = LEASED__RELEASE__ENDING_EXIT_STATUS;
 		release.exit_status = *exit_status;

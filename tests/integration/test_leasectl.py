@@ -61,8 +61,20 @@ USAGE_ERRORS = {
     "token": (["release", "x", "--holder", "h:1:0000000000000001", "--token", "9007199254740992"], "the token"),
     "token, negative": (["release", "x", "--holder", "h:1:0000000000000001", "--token", "-1"], "the token"),
     "option of another command": (["get", "--ttl", "5s", "x"], "unknown option --ttl"),
+    "count": (["acquire", "--count", "many", "x"], 'the count "many"'),
+    "count, zero": (["run", "--count", "0", "x", "--", "true"], "the count is how many"),
+    "count, negative": (["acquire", "--count", "-1", "x"], 'the count "-1"'),
+    "count, too large": (["acquire", "--count=10001", "x"], "a number up to 10000"),
+    "count, far too large": (["acquire", "--count=18446744073709551617", "x"], "a number up to 10000"),
+    "count and shared": (["acquire", "--count", "2", "--shared", "x"], "either --count or --shared"),
+    "count and slot": (["acquire", "--count", "2", "--slot", "s", "x"], "are for one holder"),
+    "shared and every": (["run", "--shared", "--every", "1h", "x", "--", "true"], "are for one holder"),
+    "elect one of two": (["elect", "--count", "2", "x"], "no --count, --shared or --and"),
+    "elect shared": (["elect", "--shared", "x"], "no --count, --shared or --and"),
+    "elect two": (["elect", "--and", "y", "x"], "no --count, --shared or --and"),
     "observe a release": (["release", "--observe", "x"], "unknown option --observe"),
     "exit status of an election": (["elect", "--exit-status", "1", "x"], "unknown option --exit-status"),
+    "release one of two": (["release", "--count", "2", "x"], "unknown option --count"),
     "elect does not wait for so long": (["elect", "-w", "5s", "x"], "unknown option -w"),
     "list": (["list", "a", "b"], 'unexpected "b"'),
     "history of nothing": (["history"], "The name is missing (or --failed)"),
@@ -85,8 +97,7 @@ def test_a_ttl_that_is_none_is_a_usage_error(ttl):
         refused(ctl(NOBODY, command[0], f"--ttl={ttl}", *command[1:]), USAGE, "the ttl")
 
 
-LATER = (["keygen"], ["bench"], ["acquire", "--count", "2", "x"],
-         ["acquire", "--and", "y", "x"], ["acquire", "--shared", "x"], ["--key", "k", "list"])
+LATER = (["keygen"], ["bench"], ["--key", "k", "list"])
 
 
 @pytest.mark.parametrize("args", LATER, ids=" ".join)
@@ -113,6 +124,9 @@ def test_a_bad_prefix_or_value_is_bad_data():
     refused(ctl(NOBODY, "history", "a\nb"), DATA, "U+000A")
     refused(ctl(NOBODY, "history", "--failed", "x" * 256), DATA, "255")
     refused(ctl(NOBODY, "acquire", "--value", "v" * 4097, "x"), DATA, "4096")
+    refused(ctl(NOBODY, "acquire", "x", "--and", "y", "--and", "a\nb"), DATA, "name 3 of 3", "U+000A")
+    refused(ctl(NOBODY, "acquire", "x", "--and", "y", "--and", "y"), DATA, 'name 3 of 3 is there twice: "y"')
+    refused(ctl(NOBODY, "run", "x", "--and", "x", "--", "true"), DATA, "there twice")
 
 
 def test_every_command_says_that_nobody_answers():

@@ -306,10 +306,11 @@ static void *run_verb_release(void *arg)
 {
 	struct verb *v = arg;
 	struct holder holder;
+	const struct verb_claim claimed = { .name = "x", .holder = &holder, .token = 7 };
 	struct leased_error err;
 
 	holder_new(&holder);
-	v->rc = verb_release(v->client, "x", &holder, 7, NULL, &err);
+	v->rc = verb_release(v->client, &claimed, NULL, &err);
 	return NULL;
 }
 
