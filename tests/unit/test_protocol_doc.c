@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "example_history.h"
+#include "example_several.h"
 #include "example_watch.h"
 #include "frame.h"
 #include "name.h"
@@ -333,14 +334,17 @@ static struct example {
 	{ "welcome", 1, NULL, welcome },
 	{ "acquire", 2, acquire, NULL },
 	{ "acquire-slot", 9, acquire_slot, NULL },
+	{ "acquire-several", 11, example_acquire_several, NULL },
 	{ "granted", 2, NULL, granted },
 	{ "renew", 3, renew, NULL },
 	{ "renew-value", 10, renew_value, NULL },
+	{ "renew-several", 12, example_renew_several, NULL },
 	{ "renewed", 3, NULL, renewed },
 	{ "release", 4, release, NULL },
 	{ "released", 4, NULL, released },
 	{ "get", 5, get, NULL },
 	{ "lease", 5, NULL, lease },
+	{ "get-holder", 13, example_get_holder, NULL },
 	{ "list", 6, list, NULL },
 	{ "listing", 6, NULL, listing },
 	{ "cancel", 7, cancel, NULL },
@@ -538,6 +542,8 @@ static void limits_are_those_of_the_code(void **state)
 			print_error("not in PROTOCOL.md:%s\n", row);
 		assert_non_null(strstr(doc, row));
 	}
+	snprintf(row, sizeof row, "at most %d names, and at most %d holders", LEASED_NAMES_MAX, LEASED_SHARED);
+	assert_non_null(strstr(doc, row));
 }
 
 int main(void)
