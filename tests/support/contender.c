@@ -1,10 +1,11 @@
 /*
  * contender.c - one of many that contend for a few names through libleased, for the contention test.
  * Each thread acquires a name, holds it for a while, releases it or lets it expire, and logs what it
- * believed: `name token from_ns to_ns` on CLOCK_BOOTTIME, one line a grant, written before the lease is
- * given back. The checker proves that no two beliefs about a name overlap.
+ * believed: `name token from_ns to_ns max_holders` on CLOCK_BOOTTIME, one line a grant and name, written
+ * before the lease is given back. The checker proves that no two beliefs about a name overlap, or no more
+ * than max_holders say. With `several` some ask for company, and some for several names, in any order.
  *
- *   contender SERVERS SEED THREADS NAMES TTL_MS     ends on SIGTERM
+ *   contender SERVERS SEED THREADS NAMES TTL_MS [several]     ends on SIGTERM
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -19,8 +20,12 @@
 
 #include "leased.h"
 
+#define NAME_SIZE   32
+#define FURTHER_MAX 3
+
 static struct {
 	struct leased_client *client;
+	bool several;
 	unsigned names;
 	int64_t ttl_ms;
 	_Atomic bool over;
@@ -63,7 +68,19 @@ static int64_t work(const struct leased_lease *lease, unsigned ms, int64_t last)
 	}
 }
 
-static void hold(struct leased_lease *lease, unsigned *seed)
+static void tell(const struct leased_lease *lease, const struct leased_acquire_options *o, int64_t from,
+	int64_t to)
+{
+	flockfile(stdout);
+	for (size_t i = 0; i <= o->n_also; i++)
+		printf("%s %" PRIu64 " %" PRId64 " %" PRId64 " %d\n",
+			i > 0 ? o->also[i - 1] : leased_name(lease), leased_token(lease), from, to,
+			o->max_holders > 0 ? o->max_holders : 1);
+	fflush(stdout);
+	funlockfile(stdout);
+}
+
+static void hold(struct leased_lease *lease, const struct leased_acquire_options *o, unsigned *seed)
 {
 	int64_t from = now_ns(), to;
 	int status = 0;
@@ -72,11 +89,50 @@ static void hold(struct leased_lease *lease, unsigned *seed)
 	if (!leased_held(lease))
 		return;
 	to = work(lease, draw(seed, (unsigned)all.ttl_ms), from);
-	printf("%s %" PRIu64 " %" PRId64 " %" PRId64 "\n", leased_name(lease), leased_token(lease),
-		from, to);
-	fflush(stdout);
+	tell(lease, o, from, to);
 	if (!forget)
 		leased_release(lease, &status, NULL);
+}
+
+struct wish {
+	struct leased_acquire_options options;
+	char name[NAME_SIZE], further[FURTHER_MAX][NAME_SIZE];
+	const char *also[FURTHER_MAX];
+};
+
+static bool is_drawn(const struct wish *wish, const char *name)
+{
+	bool found = strcmp(wish->name, name) == 0;
+
+	for (size_t i = 0; i < wish->options.n_also; i++)
+		found = found || strcmp(wish->also[i], name) == 0;
+	return found;
+}
+
+static void draw_several(struct wish *wish, unsigned *seed)
+{
+	static const int counts[] = { 0, 2, 3, LEASED_SHARED };
+	size_t n = draw(seed, 3) == 0 ? draw(seed, FURTHER_MAX + 1) : 0;
+
+	wish->options.max_holders = counts[draw(seed, 4)];
+	wish->options.also = wish->also;
+	for (size_t i = 0; i < n; i++) {
+		char *name = wish->further[wish->options.n_also];
+
+		snprintf(name, NAME_SIZE, "c/%u", draw(seed, all.names));
+		if (!is_drawn(wish, name))
+			wish->also[wish->options.n_also++] = name;
+	}
+}
+
+static void draw_wish(struct wish *wish, unsigned *seed)
+{
+	*wish = (struct wish){ .options = { .ttl_ms = all.ttl_ms,
+		.wait_ms = draw(seed, 2) ? (int64_t)draw(seed, 3000) : 0,
+		.no_renewal = draw(seed, 4) == 0 } };
+	snprintf(wish->name, sizeof wish->name, "c/%u", draw(seed, all.names));
+	if (all.several)
+		draw_several(wish, seed);
 }
 
 static void *contend(void *arg)
@@ -84,15 +140,12 @@ static void *contend(void *arg)
 	unsigned seed = *(unsigned *)arg;
 
 	while (!all.over) {
-		struct leased_acquire_options o = { .ttl_ms = all.ttl_ms,
-			.wait_ms = draw(&seed, 2) ? (int64_t)draw(&seed, 3000) : 0,
-			.no_renewal = draw(&seed, 4) == 0 };
 		struct leased_lease *lease;
-		char name[32];
+		struct wish wish;
 
-		snprintf(name, sizeof name, "c/%u", draw(&seed, all.names));
-		if (leased_acquire(all.client, name, &o, &lease, NULL) == 0) {
-			hold(lease, &seed);
+		draw_wish(&wish, &seed);
+		if (leased_acquire(all.client, wish.name, &wish.options, &lease, NULL) == 0) {
+			hold(lease, &wish.options, &seed);
 			leased_lease_free(lease);
 		} else {
 			pause_ms(draw(&seed, 20));
@@ -110,8 +163,9 @@ int main(int argc, char *argv[])
 	sigset_t term;
 	int signo;
 
-	if (argc != 6)
+	if (argc != 6 && argc != 7)
 		return 64;
+	all.several = argc == 7;
 	seed = (unsigned)atoi(argv[2]);
 	n = (unsigned)atoi(argv[3]) < 64 ? (unsigned)atoi(argv[3]) : 64;
 	all.names = (unsigned)atoi(argv[4]);
