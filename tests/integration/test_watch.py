@@ -336,7 +336,7 @@ def test_a_client_that_does_not_read_loses_its_watch_and_nothing_else(pair, data
     with psycopg.connect(database, autocommit=True) as db:
         for i in range(12):  # 18 MB
             db.execute("SELECT count(*) FROM generate_series(1, 300) i, leased.try_acquire(%s || i, 'h', 1, 7, '10 min', '0', repeat('v', 4096))", (f"n/{i}/",))
-    assert pair[0].memory_kb() - before < 20000
+    assert world.SANITIZED or pair[0].memory_kb() - before < 20000  # a sanitizer keeps what was freed
     answers = []
     client.socket.settimeout(world.GIVE_UP)
     while not answers or answers[-1].kind == "change":
