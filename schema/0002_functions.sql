@@ -415,7 +415,7 @@ BEGIN
 END
 $$;
 
--- Who holds it now: one row, or none when it is free.
+-- Who holds it now: a row each, none when it is free.
 CREATE FUNCTION leased.get(name text,
     OUT holder text, OUT principal text, OUT token bigint, OUT acquired_at timestamptz,
     OUT expires_at timestamptz, OUT value text)
@@ -424,9 +424,10 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
 SELECT leased.holder(l), l.principal, l.token, l.acquired_at, l.expires_at, l.value
   FROM leased.leases l
  WHERE l.name = get.name AND l.released_at IS NULL AND l.expires_at > clock_timestamp()
+ ORDER BY l.token
 $$;
 
--- Who had it, newest first, beginning with who holds it now ("held"). A grant that has expired and after
+-- Who had it, newest first, with those that hold it now ("held"). A grant that has expired and after
 -- which nobody has taken the lease yet is told as any other one that expired.
 CREATE FUNCTION leased.history(name text, max_rows integer DEFAULT 100,
     OUT token bigint, OUT ended text, OUT holder text, OUT principal text, OUT acquired_at timestamptz,
@@ -437,11 +438,12 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
 SELECT g.token, g.ended, format('%s:%s:%s', g.holder_host, g.holder_pid, lpad(to_hex(g.holder_nonce), 16, '0')),
     g.principal, g.acquired_at, g.ended_at, coalesce(g.ended_at, clock_timestamp()) - g.acquired_at,
     g.exit_status, g.stolen_by, g.reason
-  FROM (SELECT l.token, CASE WHEN l.expires_at > now() THEN 'held' ELSE 'expired' END AS ended,
+  FROM ((SELECT l.token, CASE WHEN l.expires_at > now() THEN 'held' ELSE 'expired' END AS ended,
             l.holder_host, l.holder_pid, l.holder_nonce, l.principal, l.acquired_at,
             CASE WHEN l.expires_at <= now() THEN l.expires_at END AS ended_at,
             NULL AS exit_status, NULL AS stolen_by, NULL AS reason
           FROM leased.leases l WHERE l.name = history.name AND l.released_at IS NULL
+         ORDER BY l.token DESC LIMIT max_rows)
         UNION ALL
         (SELECT e.token, e.ended, e.holder_host, e.holder_pid, e.holder_nonce, e.principal,
             e.acquired_at, e.ended_at, e.exit_status, e.stolen_by, e.reason

@@ -42,6 +42,7 @@ void history_encode(const struct request *req, struct params *p)
 		put_text_param(p, req->prefix);
 		put_i64_param(p, since_ms(req));
 		put_text_param(p, req->after);
+		put_i64_param(p, (int64_t)past->token);
 		put_page(p, req);
 		break;
 	case VERB_FAILED:

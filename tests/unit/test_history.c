@@ -190,7 +190,7 @@ static void parameters_are_those_of_the_statements(void **state)
 	static const struct {
 		enum verb verb;
 		int n, limit_at;
-	} cases[] = { { VERB_HISTORY, 5, 3 }, { VERB_LAPSED, 5, 3 }, { VERB_FAILED, 7, 5 } };
+	} cases[] = { { VERB_HISTORY, 5, 3 }, { VERB_LAPSED, 6, 4 }, { VERB_FAILED, 7, 5 } };
 	uint64_t since = htobe64(DURATION_MAX_MS);
 
 	(void)state;
