@@ -216,10 +216,9 @@ BEGIN
 END
 $$;
 
--- A lease has changed: `g` granted, `v` its value, `r` released, `e` expired (told by whoever takes it next);
--- then the token, the holder,
--- milliseconds until the expiry (g) or value_changes (v), the name, and the value if there is one (g, v)
--- in base64.
+-- A lease has changed: `g` granted, `v` its value, `r` released, `e` expired some time ago, as whoever takes
+-- it or deletes its row tells first; then the token, the holder, milliseconds until the expiry (g) or
+-- value_changes (v), the name, and the value if there is one (g, v) in base64.
 CREATE FUNCTION leased.change_line(kind text, l leased.leases) RETURNS text
 LANGUAGE sql STABLE AS $$
 SELECT format(E'%s\t%s\t%s:%s:%s\t%s\t%s%s\n', kind, l.token, l.holder_host, l.holder_pid,

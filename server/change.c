@@ -91,7 +91,8 @@ static bool take_kind(enum change_kind *ret_kind, struct text text)
 	static const struct {
 		char letter;
 		enum change_kind kind;
-	} kinds[] = { { 'g', CHANGE_GRANTED }, { 'v', CHANGE_VALUE }, { 'r', CHANGE_RELEASED } };
+	} kinds[] = { { 'g', CHANGE_GRANTED }, { 'v', CHANGE_VALUE }, { 'r', CHANGE_RELEASED },
+		{ 'e', CHANGE_EXPIRED } };
 
 	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
 		if (text.len == 1 && *text.data == kinds[i].letter) {

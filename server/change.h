@@ -10,7 +10,7 @@
 
 enum change_kind {
 	CHANGE_SNAPSHOT, /* one begins: what was told before counts no more. Nothing else is set */
-	CHANGE_HELD,     /* a lease in the snapshot */
+	CHANGE_HELD,     /* a grant in the snapshot */
 	CHANGE_READY,    /* the snapshot is complete. Nothing else is set */
 	CHANGE_GRANTED,
 	CHANGE_VALUE,    /* the holder has changed the value */

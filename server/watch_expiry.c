@@ -1,7 +1,7 @@
 /*
- * An expiry is no statement, so nobody tells of it: at the time when a lease that is known would expire the
- * database is asked whether it has, a moment later, since whoever takes it over then tells of it. The
- * answer is certain or it is not: see expiry.sql.
+ * An expiry is no statement, so nobody tells of it but who takes the lease later: at the time when a grant
+ * that is known would expire the database is asked whether it has, a moment later, since most are taken
+ * over at once. The answer is certain or it is not: see expiry.sql.
  */
 #include "watch_state.h"
 
@@ -94,7 +94,7 @@ static void take_miss(struct followed *lease)
 		return;
 	}
 	log_event(LOG_WARN, "watch_begins_anew", "why", 's',
-		"a lease is gone and nothing was told of it", NULL);
+		"a grant is gone and nothing was told of it", NULL);
 	list_begin(lease->watch);
 }
 
@@ -127,8 +127,8 @@ static void on_answer(struct request *req)
 	all->n_expiries--;
 	watches_enter(all);
 	if (w && q->round == w->round)
-		lease = watch_find(w, req->claim.name);
-	if (lease && lease->claim.token == req->claim.token)
+		lease = watch_find(w, &req->claim);
+	if (lease)
 		judge(lease, req);
 	arm(all);
 	watches_exit(all);

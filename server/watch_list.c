@@ -1,10 +1,13 @@
 /*
- * What is held when a watch begins, in pages in the order of the names. Each page sees what was committed
- * when it was asked for, so of a change that comes meanwhile:
+ * What is held when a watch begins, in pages in the order of the names, and of the tokens of each. Each
+ * page sees what was committed when it was asked for, so of a change that comes meanwhile:
  *
  *   listed already     it stands in line until the snapshot is complete
  *   not listed yet     dropped, a later page shows it; but if a page is under way that page may have
  *                      been asked for before the change: undecided until it is here
+ *
+ * A page ends between two names, so that all of a name is told as it was at one moment; within a name only
+ * when that fills a page by itself. Then it may be told with a grant and with the one that took its place.
  */
 #include "watch_state.h"
 
@@ -21,6 +24,7 @@ void list_begin(struct watch *w)
 	watch_reset(w, WATCH_LISTING);
 	w->has_begun = w->all_listed = false;
 	w->upto_len = 0;
+	w->upto_token = 0;
 	ask_page(w);
 }
 
@@ -34,6 +38,7 @@ static void ask_page(struct watch *w)
 		memcpy(q->texts + prefix_len, w->upto, w->upto_len);
 		q->req.prefix = (struct text){ q->texts, prefix_len };
 		q->req.after = (struct text){ q->texts + prefix_len, w->upto_len };
+		q->req.claim.token = w->upto_token;
 		q->req.exact = w->exact;
 		q->req.limit = PAGE_ROWS;
 	}
@@ -62,12 +67,33 @@ static void on_page(struct request *req)
 	watches_exit(all);
 }
 
-static bool is_listed(const struct watch *w, struct text name)
+static bool is_listed(const struct watch *w, const struct claim *claim)
 {
-	size_t len = name.len < w->upto_len ? name.len : w->upto_len;
-	int order = memcmp(name.data, w->upto, len);
+	size_t len = claim->name.len, upto_len = w->upto_len;
+	int order = memcmp(claim->name.data, w->upto, len < upto_len ? len : upto_len);
 
-	return w->all_listed || order < 0 || (order == 0 && name.len <= w->upto_len);
+	if (order == 0 && len == upto_len)
+		return w->all_listed || claim->token <= w->upto_token;
+	return w->all_listed || order < 0 || (order == 0 && len < upto_len);
+}
+
+static bool is_same(struct text a, struct text b)
+{
+	return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+}
+
+/* Where the next page begins; the last name of this one is left to it, unless that would be where this began. */
+static void advance(struct watch *w, const struct request *req)
+{
+	const struct claim *last = &req->listing[req->n_listed - 1]->claim;
+	bool leaves_last = req->more && !is_same(last->name, (struct text){ w->upto, w->upto_len });
+
+	while (leaves_last && w->n_rows > 0 &&
+		is_same(last->name, req->listing[w->n_rows - 1]->claim.name))
+		w->n_rows--;
+	w->upto_token = leaves_last ? 0 : last->token;
+	w->upto_len = last->name.len < sizeof w->upto ? last->name.len : sizeof w->upto;
+	memcpy(w->upto, last->name.data, w->upto_len);
 }
 
 static void take_page(struct watch *w, struct question *page)
@@ -76,13 +102,10 @@ static void take_page(struct watch *w, struct question *page)
 
 	w->page = page;
 	w->row = 0;
+	w->n_rows = req->n_listed;
 	w->all_listed = !req->more;
-	if (req->n_listed > 0) {
-		struct text last = req->listing[req->n_listed - 1]->claim.name;
-
-		w->upto_len = last.len < sizeof w->upto ? last.len : sizeof w->upto;
-		memcpy(w->upto, last.data, w->upto_len);
-	}
+	if (req->n_listed > 0)
+		advance(w, req);
 	watch_decide(w, is_listed);
 	if (!w->has_begun)
 		watch_deliver(w, &(struct change){ .kind = CHANGE_SNAPSHOT });
@@ -107,7 +130,7 @@ void list_tell_rows(struct watch *w)
 {
 	bool more;
 
-	while (w->page && w->row < w->page->req.n_listed && w->has_room)
+	while (w->page && w->row < w->n_rows && w->has_room)
 		tell_row(w, w->page->req.listing[w->row++]); /* a watch that is over has no page */
 	if (!w->page || !w->has_room)
 		return;
@@ -125,7 +148,7 @@ void list_tell_rows(struct watch *w)
 
 int list_take(struct watch *w, const struct change *change)
 {
-	if (is_listed(w, change->claim.name))
+	if (is_listed(w, &change->claim))
 		return watch_keep(w, &w->queue, change);
 	return w->page ? 0 : watch_keep(w, &w->undecided, change);
 }

@@ -24,16 +24,25 @@
 #include "heap.h"
 #include "watch.h"
 
-/* A held lease that a watch knows of. */
+/* A name of which a watch knows grants that last. */
+struct followed_name {
+	uint64_t newest;         /* the highest token of those that it has known since there were any */
+	uint32_t n_grants;
+	UT_hash_handle hh;       /* in watch.names, by name */
+	char name[];
+};
+
+/* One of these grants. */
 struct followed {
 	struct watch *watch;
+	struct followed_name *of_name;
 	struct claim claim;      /* without principal */
 	int64_t value_changes;
 	struct heap_node timer;  /* when to look whether it has expired */
 	bool asking;
 	uint16_t misses;         /* looks in a row that found it gone though nobody has told so */
-	UT_hash_handle hh;       /* in watch.leases, by name */
-	char texts[];
+	UT_hash_handle hh;       /* in watch.grants, by name and token */
+	char texts[];            /* begins with these two */
 };
 
 /* A question to the database; it outlives the watch that made it. */
@@ -58,7 +67,7 @@ struct feed {
 
 /*
  * WAITING -> LISTING -> FOLLOWING; back to WAITING when changes may have been missed.
- * LISTING: leases up to `upto` are known, changes of them stand in line behind the snapshot.
+ * LISTING: grants up to `upto` are known, changes of them stand in line behind the snapshot.
  */
 enum watch_state { WATCH_WAITING, WATCH_LISTING, WATCH_FOLLOWING };
 
@@ -76,12 +85,14 @@ struct watch {
 	bool all_listed;         /* LISTING: there is no further page */
 	unsigned round;          /* of beginnings */
 	int64_t waiting_ms;      /* since when */
-	struct followed *leases;
+	struct followed_name *names;
+	struct followed *grants;
 	struct list questions;   /* question.link */
 	struct question *page;   /* LISTING: rows that are being told; NULL: a page is asked for */
-	uint32_t row;            /* the next one of page */
-	char upto[NAME_MAX_LEN]; /* LISTING */
+	uint32_t row, n_rows;    /* the next one of page, and how many of them are told */
+	char upto[NAME_MAX_LEN]; /* LISTING: a name, and of its grants those up to upto_token */
 	size_t upto_len;
+	uint64_t upto_token;
 	struct list undecided;   /* kept_change.link: changes that the page asked for may show */
 	struct list queue;       /* kept_change.link: changes to be told, oldest first */
 	size_t queue_bytes;      /* of both */
@@ -99,7 +110,7 @@ struct watches {
 	struct feed *feeds;
 	size_t feeds_of_len[NAME_MAX_LEN + 1]; /* feeds of prefixes of so many bytes */
 	struct list watches, dead; /* watch.link */
-	size_t n_watches, n_leases, n_questions, n_expiries;
+	size_t n_watches, n_grants, n_questions, n_expiries;
 	unsigned busy;           /* while it is above 0 nothing of a watch is freed */
 	struct heap expiries;    /* followed.timer */
 	uv_timer_t expiry_timer, settle_timer;
@@ -119,10 +130,10 @@ const uint8_t *watch_hash_key(void);
 void watches_enter(struct watches *all);
 void watches_exit(struct watches *all);
 
-/* watch_tell.c: the lease as the watch knows it, or NULL. */
-struct followed *watch_find(struct watch *w, struct text name);
+/* watch_tell.c: the grant of this name and token as the watch knows it, or NULL. */
+struct followed *watch_find(struct watch *w, const struct claim *claim);
 
-/* Knows of a held lease from now on. The watch may be over afterwards (w->over): too many. */
+/* Knows of a grant from now on. The watch may be over afterwards (w->over): too many. */
 void watch_follow(struct watch *w, const struct change *change);
 
 /* Tells a change, at once or behind those in line; the watch may be over afterwards. */
@@ -138,7 +149,7 @@ void watch_reset(struct watch *w, enum watch_state state);
 /* Changes that are kept. 0 or LEASED_ENOMEM; LEASED_EBUSY: too many. */
 int watch_keep(struct watch *w, struct list *list, const struct change *change);
 /* Those undecided: into the queue when they are wanted, else (or with NULL) dropped. */
-void watch_decide(struct watch *w, bool (*is_wanted)(const struct watch *w, struct text name));
+void watch_decide(struct watch *w, bool (*is_wanted)(const struct watch *w, const struct claim *claim));
 
 /* watch.c. Ends a watch and tells it why. */
 void watch_end(struct watch *w, int status, const char *why);

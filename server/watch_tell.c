@@ -1,9 +1,10 @@
 /*
- * Of each lease in a watch this is known while it is held: its token, its holder, its expiry. A change
- * is told if it fits: a grant has a higher token than what is known, all else has the same one. So what
- * the snapshot shows already is not told again when its notification comes, and a grant of a lease that is
- * still known says that the one before has expired. Notifications come in the order of the commits, and
- * of one lease that is the order in which it has changed.
+ * Of each grant in a watch this is known while it lasts: its token, its holder, its expiry; of one lease
+ * there may be several. A change is told if it fits: a grant has a higher token than all that are known of
+ * its name, all else has the token of one of them. So what the snapshot shows already is not told again
+ * when its notification comes, nor what was over before something that the snapshot shows. Notifications
+ * come in the order of the commits, and of one lease that is the order in which it has changed: who takes
+ * it has it locked and draws the next token, and tells first what has expired.
  */
 #include "watch_state.h"
 
@@ -31,71 +32,140 @@ static struct text keep(char **at, struct text text)
 	return copy;
 }
 
-/* Leases that are known. */
+/* Names and grants that are known. */
 
-struct followed *watch_find(struct watch *w, struct text name)
+static struct followed_name *find_name(struct watch *w, struct text name)
 {
-	struct followed *lease;
+	struct followed_name *found;
 
-	HASH_FIND(hh, w->leases, name.data, name.len, lease);
-	return lease;
+	HASH_FIND(hh, w->names, name.data, name.len, found);
+	return found;
 }
 
-static void unlink_lease(struct watch *w, struct followed *lease)
+static struct followed_name *get_name(struct watch *w, struct text text)
 {
-	HASH_DELETE(hh, w->leases, lease);
-	heap_remove(&w->all->expiries, &lease->timer);
-	w->all->n_leases--;
+	struct followed_name *name = find_name(w, text);
+
+	if (name)
+		return name;
+	name = calloc(1, sizeof *name + text.len);
+	if (!name)
+		return NULL;
+	memcpy(name->name, text.data, text.len);
+	HASH_ADD_KEYPTR(hh, w->names, name->name, text.len, name);
+	if (!name->hh.key) {
+		free(name);
+		return NULL;
+	}
+	return name;
+}
+
+static void put_name(struct watch *w, struct followed_name *name)
+{
+	if (name->n_grants > 0)
+		return;
+	HASH_DELETE(hh, w->names, name);
+	free(name);
+}
+
+static struct text keep_key(char **at, const struct claim *claim)
+{
+	struct text name = keep(at, claim->name);
+
+	keep(at, (struct text){ (const char *)&claim->token, sizeof claim->token });
+	return (struct text){ name.data, name.len + sizeof claim->token };
+}
+
+struct followed *watch_find(struct watch *w, const struct claim *claim)
+{
+	char place[NAME_MAX_LEN + sizeof claim->token], *at = place;
+	struct followed *grant;
+	struct text key;
+
+	if (claim->name.len > NAME_MAX_LEN)
+		return NULL;
+	key = keep_key(&at, claim);
+	HASH_FIND(hh, w->grants, key.data, key.len, grant);
+	return grant;
+}
+
+static void unlink_grant(struct watch *w, struct followed *grant)
+{
+	HASH_DELETE(hh, w->grants, grant);
+	grant->of_name->n_grants--;
+	put_name(w, grant->of_name);
+	heap_remove(&w->all->expiries, &grant->timer);
+	w->all->n_grants--;
+}
+
+/* Puts a grant under its name. */
+static int link_grant(struct watch *w, struct followed *grant)
+{
+	struct claim *claim = &grant->claim;
+	struct followed_name *name = get_name(w, claim->name);
+
+	if (!name)
+		return LEASED_ENOMEM;
+	HASH_ADD_KEYPTR(hh, w->grants, grant->texts, claim->name.len + sizeof claim->token, grant);
+	if (!grant->hh.key) {
+		put_name(w, name);
+		return LEASED_ENOMEM;
+	}
+	grant->of_name = name;
+	name->n_grants++;
+	if (name->newest < claim->token)
+		name->newest = claim->token;
+	w->all->n_grants++;
+	return 0;
 }
 
 static struct followed *followed_new(struct watch *w, const struct change *change)
 {
 	const struct claim *claim = &change->claim;
-	struct followed *lease = calloc(1, sizeof *lease + claim->name.len + claim->host.len);
+	struct followed *grant =
+		calloc(1, sizeof *grant + claim->name.len + sizeof claim->token + claim->host.len);
 	char *at;
 
-	if (!lease)
+	if (!grant)
 		return NULL;
-	at = lease->texts;
-	lease->watch = w;
-	lease->claim = *claim;
-	lease->claim.name = keep(&at, claim->name);
-	lease->claim.host = keep(&at, claim->host);
-	lease->value_changes = change->value_changes;
-	HASH_ADD_KEYPTR(hh, w->leases, lease->claim.name.data, lease->claim.name.len, lease);
-	if (!lease->hh.key) {
-		free(lease);
+	at = grant->texts;
+	grant->watch = w;
+	grant->claim = *claim;
+	grant->claim.name = (struct text){ keep_key(&at, claim).data, claim->name.len };
+	grant->claim.host = keep(&at, claim->host);
+	grant->value_changes = change->value_changes;
+	if (link_grant(w, grant) < 0) {
+		free(grant);
 		return NULL;
 	}
-	w->all->n_leases++;
-	return lease;
+	return grant;
 }
 
 void watch_follow(struct watch *w, const struct change *change)
 {
 	struct leased_error why;
-	struct followed *lease;
+	struct followed *grant;
 
-	if (w->all->n_leases >= (size_t)w->all->config->max_watched) {
+	if (w->all->n_grants >= (size_t)w->all->config->max_watched) {
 		fail(&why, LEASED_EBUSY,
 			"more than %lld held leases would be watched here (max_watched): watch a narrower prefix",
 			(long long)w->all->config->max_watched);
 		watch_end(w, LEASED_EBUSY, why.text);
 		return;
 	}
-	lease = followed_new(w, change);
-	if (!lease || expiry_set(lease, change->expires_in_ms) < 0)
+	grant = followed_new(w, change);
+	if (!grant || expiry_set(grant, change->expires_in_ms) < 0)
 		watch_end(w, LEASED_ENOMEM, "out of memory");
 }
 
 static void forget_all(struct watch *w)
 {
-	struct followed *lease, *next;
+	struct followed *grant, *next;
 
-	HASH_ITER(hh, w->leases, lease, next)
+	HASH_ITER(hh, w->grants, grant, next)
 	{
-		unlink_lease(w, lease);
-		free(lease);
+		unlink_grant(w, grant);
+		free(grant);
 	}
 }
 
@@ -107,41 +177,49 @@ void watch_deliver(struct watch *w, const struct change *change)
 		w->has_room = w->events->on_change(w->owner, change);
 }
 
-/* Tells the end of a known lease, which is forgotten. */
-static void deliver_end(struct watch *w, struct followed *lease, enum change_kind kind)
+/* Tells a grant, if it is newer than all that are known of its name. */
+static void apply_grant(struct watch *w, const struct change *change)
 {
-	struct change end = { .kind = kind, .claim = lease->claim };
+	const struct followed_name *name = find_name(w, change->claim.name);
 
-	unlink_lease(w, lease);
-	watch_deliver(w, &end);
-	free(lease);
+	if (name && name->newest >= change->claim.token)
+		return;
+	watch_follow(w, change);
+	watch_deliver(w, change);
 }
 
-static void deliver_grant(struct watch *w, struct followed *lease, const struct change *change)
+/* Tells the end of a known grant, which is forgotten. */
+static void apply_end(struct watch *w, struct followed *grant, enum change_kind kind)
 {
-	if (lease)
-		deliver_end(w, lease, CHANGE_EXPIRED);
-	if (!w->over)
-		watch_follow(w, change);
+	struct change end = { .kind = kind, .claim = grant->claim };
+
+	unlink_grant(w, grant);
+	watch_deliver(w, &end);
+	free(grant);
+}
+
+static void apply_value(struct watch *w, struct followed *grant, const struct change *change)
+{
+	if (grant->value_changes >= change->value_changes)
+		return;
+	grant->value_changes = change->value_changes;
 	watch_deliver(w, change);
 }
 
 /* A change whose turn it is, if it is none that the watch knows of. */
 static void apply(struct watch *w, const struct change *change)
 {
-	struct followed *lease = watch_find(w, change->claim.name);
+	struct followed *grant;
 
 	if (change->kind == CHANGE_GRANTED) {
-		if (!lease || lease->claim.token < change->claim.token)
-			deliver_grant(w, lease, change);
-	} else if (!lease || lease->claim.token != change->claim.token) {
+		apply_grant(w, change);
 		return;
-	} else if (change->kind != CHANGE_VALUE) {
-		deliver_end(w, lease, change->kind);
-	} else if (lease->value_changes < change->value_changes) {
-		lease->value_changes = change->value_changes;
-		watch_deliver(w, change);
 	}
+	grant = watch_find(w, &change->claim);
+	if (grant && change->kind == CHANGE_VALUE)
+		apply_value(w, grant, change);
+	else if (grant)
+		apply_end(w, grant, change->kind);
 }
 
 int watch_keep(struct watch *w, struct list *list, const struct change *change)
@@ -173,14 +251,14 @@ static void free_kept(struct watch *w, struct kept_change *kept)
 	free(kept);
 }
 
-void watch_decide(struct watch *w, bool (*is_wanted)(const struct watch *w, struct text name))
+void watch_decide(struct watch *w, bool (*is_wanted)(const struct watch *w, const struct claim *claim))
 {
 	struct list *node;
 
 	while ((node = list_pop(&w->undecided))) {
 		struct kept_change *kept = list_entry(node, struct kept_change, link);
 
-		if (is_wanted && is_wanted(w, kept->change.claim.name))
+		if (is_wanted && is_wanted(w, &kept->change.claim))
 			list_append(&w->queue, node);
 		else
 			free_kept(w, kept);

@@ -398,3 +398,8 @@ def test_the_checker_can_fail():
                 [event("released", 1), event("granted", 1)], [event("held", 2, "y")], [event("value", 1, "y")]):
         with pytest.raises(AssertionError):
             check_story([*start, *bad])
+    two = [*start[:2], event("held", 3), event("ready"), event("released", 1), event("granted", 5)]
+    assert check_story(two, 2) == ({"x": [3, 5]}, {"x": {1: "released", 3: None, 5: None}})
+    for bad in ([event("granted", 6)], [event("released", 1)], [event("released", 3), event("granted", 4)]):
+        with pytest.raises(AssertionError):
+            check_story([*two, *bad], 2)

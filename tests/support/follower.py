@@ -37,9 +37,9 @@ class Follower:
     def count(self, event):
         return sum(e["event"] == event for e in self.events())
 
-    def held(self):
-        """{name: token} as the lines tell it."""
-        return check_story(self.events())[0]
+    def held(self, holders=1):
+        """{name: token} as the lines tell it; of several holders {name: [token]}."""
+        return check_story(self.events(), holders)[0]
 
     def stop(self):
         self.process.send_signal(world.signal.SIGINT)
@@ -47,8 +47,8 @@ class Follower:
         return self.events()
 
 
-def check_story(events):
-    """What is held at the end, and all that was told since the last snapshot, {name: [(token, end or None)]}."""
+def check_story(events, holders=1):
+    """What is held at the end (see held), and all that was told since the last snapshot, {name: {token: end or None}}."""
     held, story, listing, newest = {}, {}, None, {}
     for e in events:
         kind, name, token = e["event"], e.get("name"), e.get("token")
@@ -59,31 +59,40 @@ def check_story(events):
             listing = False
         elif kind in ("held", "granted"):
             assert listing == (kind == "held"), e
-            assert name not in held, f"{e} though {held[name]} has not ended"
-            assert token > newest.get(name, 0) or (kind == "held" and token == newest[name]), e
-            held[name] = newest[name] = token
-            story.setdefault(name, []).append([token, None])
+            assert len(held.get(name, ())) < holders, f"{e} though {held[name]} has not ended"
+            assert token not in held.get(name, ()), e
+            assert token > newest.get(name, 0) or (kind == "held" and (holders > 1 or token == newest[name])), e
+            held.setdefault(name, []).append(token)
+            newest[name] = max(token, newest.get(name, 0))
+            story.setdefault(name, {})[token] = None
         else:
-            assert not listing and held.get(name) == token, f"{e} but {held.get(name)} is held"
+            assert not listing and token in held.get(name, ()), f"{e} but {held.get(name)} is held"
             if kind in ENDS:
-                del held[name]
-                story[name][-1][1] = kind
-    return held, story
+                held[name].remove(token)
+                story[name][token] = kind
+    return {name: tokens if holders > 1 else tokens[0] for name, tokens in held.items() if tokens}, story
 
 
-def check_database(events, database, prefix=""):
+def check_database(events, database, prefix="", holders=1):
     """Every grant since the last snapshot was told, and how it ended. Nothing is held any more. How many."""
-    held, story = check_story(events)
+    held, story = check_story(events, holders)
     assert not held, held
     assert set(e["event"] for e in events if e.get("name") and not e["name"].startswith(prefix)) == set()
     with psycopg.connect(database) as db:
         rows = db.execute("SELECT name, token, ended FROM leased.events UNION ALL SELECT name, token, 'expired' FROM leased.leases"
                           " WHERE released_at IS NULL ORDER BY name, token").fetchall()
-    truth = {}
+    truth, granted = {}, {}
     for name, token, ended in rows:
         if name.startswith(prefix):
-            truth.setdefault(name, []).append([token, ended])
+            truth.setdefault(name, {})[token] = ended
+    for e in events:
+        if e["event"] == "snapshot":
+            granted = {}
+        elif e["event"] == "granted":
+            granted.setdefault(e["name"], e["token"])
     for name, told in story.items():
+        assert all(truth[name].get(token) == end for token, end in told.items()), name
         # What was over before the snapshot is not told; from the first that is, all are.
-        assert told == truth[name][len(truth[name]) - len(told):], name
-    return sum(map(len, story.values())), {name: [t for t, _ in grants] for name, grants in truth.items()}
+        first = min(told) if holders == 1 else granted.get(name, max(told))
+        assert all(token in told for token in truth[name] if token >= first), name
+    return sum(map(len, story.values())), {name: list(grants) for name, grants in truth.items()}

@@ -34,6 +34,8 @@ static struct change_case {
 		NULL },
 	{ "released", "r\t9007199254740991\tx:1:ffffffffffffffff\t0\ta b", CHANGE_RELEASED, 9007199254740991, "a b",
 		"x", 1, UINT64_MAX, 0, 0, NULL },
+	{ "expired", "e\t42\t" HOLDER "\t0\tnightly", CHANGE_EXPIRED, 42, "nightly", "web1", 4711, 0x0123456789abcdef, 0,
+		0, NULL },
 };
 
 static struct bad_case {
