@@ -3,7 +3,7 @@
 -- told in any case, since from there it goes on; its position says whether there may be more.
 SELECT 1::int8, l.name, l.token, l.holder_host, l.holder_pid, l.holder_nonce, l.principal, l.acquired_at,
     l.expires_at, l.released_at IS NOT NULL, l.ttl_ms, l.value, clock_timestamp(), l.position,
-    l.value_changes::int8
+    l.max_holders, l.value_changes::int8
   FROM (SELECT x.*, row_number() OVER in_order AS position, lead(x.name) OVER in_order IS NULL AS is_last
           FROM (SELECT * FROM leased.leases y
                  WHERE y.name >= $1::text AND (y.name, y.token) > ($2::text, $3::int8)

@@ -23,7 +23,7 @@ WITH stolen AS (
       FROM stolen WHERE $6::bool -- a history is kept
 )
 SELECT i, name, token, holder_host, holder_pid, holder_nonce, principal, acquired_at, until, false,
-    ttl_ms, value, clock_timestamp(), 0::int8,
+    ttl_ms, value, clock_timestamp(), 0::int8, max_holders,
     leased.notify_stolen(name, token, principal, stealer, reason)::text,
     (SELECT leased.notify_next(array_agg(name), $5::int8) FROM stolen HAVING count(*) > 0)::text
   FROM stolen

@@ -273,18 +273,24 @@ static int take_get(struct session *s, struct call *call, const Leased__Get *m, 
 	return rc == 0 ? keep_principal(call, &req->claim) : rc;
 }
 
+/* A client that knows of no after_token goes on behind all grants of the name. */
 static int take_list(struct call *call, const Leased__List *m, struct leased_error *err)
 {
 	struct request *req = &call->requests[0];
-	int rc = prefix_check(m->prefix.data, m->prefix.len, err);
+	int rc = m->exact ? name_check(m->prefix.data, m->prefix.len, err)
+			  : prefix_check(m->prefix.data, m->prefix.len, err);
 
 	if (rc == 0)
 		rc = prefix_check(m->after.data, m->after.len, err);
+	if (rc == 0 && m->after_token > INT64_MAX)
+		rc = fail(err, LEASED_EDATA, "a token is below 2^53");
 	if (rc < 0)
 		return rc;
 	req->verb = VERB_LIST;
 	req->prefix = as_text(m->prefix);
 	req->after = as_text(m->after);
+	req->claim.token = m->after_token > 0 ? m->after_token : INT64_MAX;
+	req->exact = m->exact;
 	req->limit = m->limit > 0 && m->limit < LIST_LIMIT_MAX ? m->limit : LIST_LIMIT_MAX;
 	return 0;
 }

@@ -58,6 +58,7 @@ static void fill_lease(Leased__Lease *lease)
 	lease->waiters = 1;
 	lease->acquired_at_us = INT64_C(1767225600000000);
 	lease->expires_at_us = INT64_C(1767225690000000);
+	lease->max_holders = lease->holders = 1;
 }
 
 static void hello(Leased__ClientMessage *m)
@@ -139,6 +140,17 @@ static void list(Leased__ClientMessage *m)
 	static Leased__List body = LEASED__LIST__INIT;
 
 	body.prefix = text("billing/");
+	body.limit = 50;
+	m->list = &body;
+}
+
+static void list_after(Leased__ClientMessage *m)
+{
+	static Leased__List body = LEASED__LIST__INIT;
+
+	body.prefix = text("billing/");
+	body.after = text("billing/eu");
+	body.after_token = 7;
 	body.limit = 50;
 	m->list = &body;
 }
@@ -231,6 +243,7 @@ static void listing(Leased__ServerMessage *m)
 	row.ttl_ms = 30000;
 	row.acquired_at_us = INT64_C(1767225600000000);
 	row.expires_at_us = INT64_C(1767225660000000);
+	row.max_holders = 1;
 	body.leases = rows;
 	body.n_leases = 1;
 	body.more = true;
@@ -308,6 +321,7 @@ static void stolen(Leased__ServerMessage *m)
 	static Leased__Lease ended;
 
 	fill_lease(&ended);
+	ended.holders = 0;
 	body.ended = &ended;
 	m->stolen = &body;
 }
@@ -347,6 +361,7 @@ static struct example {
 	{ "get-holder", 13, example_get_holder, NULL },
 	{ "list", 6, list, NULL },
 	{ "listing", 6, NULL, listing },
+	{ "list-after", 6, list_after, NULL },
 	{ "cancel", 7, cancel, NULL },
 	{ "ping", 8, ping, NULL },
 	{ "pong", 8, NULL, pong },
