@@ -13,12 +13,12 @@ REVOKE ALL ON SCHEMA leased FROM PUBLIC;
 -- the others.
 -- No index on any column that a renewal or a release writes, so that both are HOT updates; half of
 -- each page is left free for them. The key (name, token) makes a change of token a key update, which
--- is what waits for a guard's FOR KEY SHARE (PostgreSQL, "Explicit Locking", row-level locks). Each CHECK
--- is paid for by every statement: what the functions and the daemon check is not checked once more.
+-- is what waits for a guard's FOR KEY SHARE (PostgreSQL, "Explicit Locking", row-level locks).
+-- No CHECK here and in events: the functions and the daemon check what they write, and each one costs
+-- every statement, since PostgreSQL reads its expression anew for each.
 CREATE TABLE leased.leases (
-    name         text COLLATE "C" NOT NULL
-                 CHECK (octet_length(name) BETWEEN 1 AND 255),
-    token        bigint NOT NULL CHECK (token BETWEEN 1 AND 9007199254740991),
+    name         text COLLATE "C" NOT NULL,
+    token        bigint NOT NULL,
     holder_host  text NOT NULL,
     holder_pid   integer NOT NULL,
     holder_nonce bigint NOT NULL,
@@ -29,14 +29,14 @@ CREATE TABLE leased.leases (
     released_at  timestamptz,
     ttl_ms       bigint NOT NULL,
     min_hold_ms  bigint NOT NULL DEFAULT 0,
-    value        text CHECK (octet_length(value) <= 4096),
+    value        text,
     slot         text COLLATE "C", -- of this grant
     slot_again   boolean,     -- a release with a non-zero exit status leaves the slot open
     slot_keep_ms bigint, -- how long the slot is remembered
     every_ms     bigint, -- the last interval asked for: the row is needed so long
     ran_at       timestamptz, -- when the last grant was acquired that was released, and not undone
     value_changes integer NOT NULL DEFAULT 0, -- since the grant: tells a watch which value is newer
-    max_holders  integer NOT NULL DEFAULT 1 CHECK (max_holders BETWEEN 1 AND 10000), -- while this grant lasts
+    max_holders  integer NOT NULL DEFAULT 1, -- while this grant lasts; 1 to 10000
     is_extra     boolean NOT NULL DEFAULT false,
     has_extras   boolean NOT NULL DEFAULT false, -- of the first row: there are, or were, others
     PRIMARY KEY (name, token)
@@ -58,7 +58,7 @@ CREATE UNIQUE INDEX leases_first ON leased.leases (name) WHERE NOT is_extra;
 CREATE TABLE leased.events (
     name         text COLLATE "C" NOT NULL,
     token        bigint NOT NULL,
-    ended        text NOT NULL CHECK (ended IN ('released', 'expired', 'stolen')),
+    ended        text NOT NULL, -- 'released', 'expired' or 'stolen'
     holder_host  text NOT NULL,
     holder_pid   integer NOT NULL,
     holder_nonce bigint NOT NULL,
@@ -66,8 +66,8 @@ CREATE TABLE leased.events (
     acquired_at  timestamptz NOT NULL,
     ended_at     timestamptz NOT NULL,
     exit_status  integer,
-    stolen_by    text CHECK ((stolen_by IS NOT NULL) = (ended = 'stolen')), -- the principal
-    reason       text CHECK (octet_length(reason) <= 1024),
+    stolen_by    text, -- 'stolen': by which principal
+    reason       text,
     PRIMARY KEY (name, token)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.05, -- what was trimmed is room for what comes

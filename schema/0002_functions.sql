@@ -197,7 +197,7 @@ $$;
 -- `w`, the daemon, the name, between tabs. VOLATILE, so that the line is looked at behind the locks of the
 -- caller: see queue.sql.
 CREATE FUNCTION leased.notify_next(names text[], here bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     told text[];
 BEGIN

@@ -25,7 +25,6 @@ enum column {
 	COL_VALUE,
 	COL_EXIT_STATUS,
 	COL_PLACE,
-	COL_RETRY,
 	COL_REASON,
 	COL_UNDONE,
 	COL_SLOT,
@@ -46,7 +45,9 @@ static const enum column columns[VERB_COUNT][PARAMS_MAX + 1] = {
 	[VERB_RENEW_VALUE] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
 		COL_TTL_MS, COL_VALUE, COL_END },
 	[VERB_RELEASE] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
-		COL_EXIT_STATUS, COL_RETRY, COL_UNDONE, COL_END },
+		COL_EXIT_STATUS, COL_UNDONE, COL_END },
+	[VERB_RELEASE_AGAIN] = { COL_NAME, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL,
+		COL_EXIT_STATUS, COL_UNDONE, COL_END },
 	[VERB_STEAL] = { COL_NAME, COL_TOKEN, COL_PRINCIPAL, COL_REASON, COL_END },
 	[VERB_LOOK] = { COL_NAME, COL_SLOT, COL_EVERY_MS, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE,
 		COL_PRINCIPAL, COL_MAX_HOLDERS, COL_PLACE, COL_END },
@@ -66,7 +67,6 @@ static uint32_t column_oid(enum column column)
 	case COL_REASON:
 	case COL_VALUE:
 	case COL_SLOT: return OID_TEXT;
-	case COL_RETRY:
 	case COL_UNDONE:
 	case COL_SLOT_AGAIN: return OID_BOOL;
 	case COL_PID:
@@ -110,7 +110,6 @@ static void put_element(struct params *p, enum column column, const struct reque
 	case COL_VALUE: put_text_element(p, req->value); break;
 	case COL_EXIT_STATUS: put_i32_element(p, req->exit_status); break;
 	case COL_PLACE: put_i64_element(p, req->place); break;
-	case COL_RETRY: put_bool_element(p, req->retry || req->uncertain); break;
 	case COL_REASON: put_text_element(p, req->reason); break;
 	case COL_UNDONE: put_bool_element(p, req->undone); break;
 	case COL_SLOT: put_text_element(p, req->slot); break;
@@ -175,6 +174,7 @@ static void put_scalars(struct params *p, const struct batch *batch)
 		put_i64_param(p, batch->daemon);
 		break;
 	case VERB_RELEASE:
+	case VERB_RELEASE_AGAIN:
 	case VERB_STEAL:
 	case VERB_QUEUE:
 	case VERB_LEAVE: put_i64_param(p, batch->daemon); break;
@@ -194,7 +194,8 @@ static void put_scalars(struct params *p, const struct batch *batch)
 		break;
 	default: break;
 	}
-	if (batch->verb == VERB_ACQUIRE || batch->verb == VERB_RELEASE || batch->verb == VERB_STEAL)
+	if (batch->verb == VERB_ACQUIRE || batch->verb == VERB_RELEASE ||
+		batch->verb == VERB_RELEASE_AGAIN || batch->verb == VERB_STEAL)
 		put_flag(p, batch->keeps_history);
 }
 
@@ -482,6 +483,7 @@ int batch_decode(struct batch *batch, const PGresult *result)
 		case VERB_RENEW_VALUE:
 		case VERB_RENEW: rc = decode_renewal(batch, result, row); break;
 		case VERB_RELEASE:
+		case VERB_RELEASE_AGAIN:
 		case VERB_LEAVE: rc = decode_release(batch, result, row); break;
 		case VERB_STEAL:
 		case VERB_LOOK: rc = decode_look(batch, result, row); break;

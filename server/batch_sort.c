@@ -38,7 +38,7 @@ static int compare_claims(const void *a, const void *b)
 size_t batch_sort(struct batch *batch)
 {
 	bool by_claim = batch->verb == VERB_RENEW || batch->verb == VERB_RENEW_VALUE ||
-		batch->verb == VERB_RELEASE;
+		batch->verb == VERB_RELEASE || batch->verb == VERB_RELEASE_AGAIN;
 	int (*compare)(const void *, const void *) = by_claim ? compare_claims : compare_names;
 	size_t kept = 0;
 

@@ -24,8 +24,13 @@ struct watch {
 	UT_hash_handle hh;
 };
 
+/* Several leases that were acquired together have the same token. */
+struct key {
+	uint64_t token;
+	char name[NAME_MAX_LEN];
+};
+
 struct holding {
-	uint64_t token; /* the key: no two leases of a database have the same one */
 	struct claim claim;
 	struct session *session; /* NULL: it has gone */
 	bool on_death_only;
@@ -33,13 +38,14 @@ struct holding {
 	int64_t expires_ms;
 	struct list of_session, of_watch;
 	UT_hash_handle hh;
+	struct key key;
 	char texts[];
 };
 
 struct holdings {
 	uv_loop_t *loop;
 	struct engine *engine;
-	struct holding *by_token;
+	struct holding *by_grant;
 	struct watch *by_pid;
 	bool leaving;
 };
@@ -81,7 +87,7 @@ static void forget(struct holdings *h, struct holding *holding)
 {
 	struct watch *watch = holding->watch;
 
-	HASH_DEL(h->by_token, holding);
+	HASH_DEL(h->by_grant, holding);
 	list_remove(&holding->of_session);
 	list_remove(&holding->of_watch);
 	free(holding);
@@ -96,7 +102,7 @@ static void give_back(struct holdings *h, struct holding *holding, const char *w
 	char name[NAME_MAX_LEN + 1];
 
 	snprintf(name, sizeof name, "%.*s", (int)holding->claim.name.len, holding->claim.name.data);
-	log_event(LOG_INFO, "given_back", "name", 's', name, "token", 'u', holding->token, "why", 's',
+	log_event(LOG_INFO, "given_back", "name", 's', name, "token", 'u', holding->claim.token, "why", 's',
 		why, NULL);
 	errand_release(h->engine, &holding->claim);
 	forget(h, holding);
@@ -156,6 +162,14 @@ static struct text keep(char **at, struct text text)
 	return copy;
 }
 
+/* Bytes of the key. */
+static size_t fill_key(struct key *ret_key, const struct claim *claim)
+{
+	ret_key->token = claim->token;
+	memcpy(ret_key->name, claim->name.data, claim->name.len);
+	return offsetof(struct key, name) + claim->name.len;
+}
+
 static struct holding *holding_new(struct holdings *h, const struct claim *claim)
 {
 	struct holding *holding = calloc(1, sizeof *holding + claim->name.len + claim->host.len +
@@ -165,22 +179,23 @@ static struct holding *holding_new(struct holdings *h, const struct claim *claim
 	if (!holding)
 		return NULL;
 	at = holding->texts;
-	holding->token = claim->token;
 	holding->claim = *claim;
 	holding->claim.name = keep(&at, claim->name);
 	holding->claim.host = keep(&at, claim->host);
 	holding->claim.principal = keep(&at, claim->principal);
 	list_init(&holding->of_session);
 	list_init(&holding->of_watch);
-	HASH_ADD(hh, h->by_token, token, sizeof holding->token, holding);
+	HASH_ADD_KEYPTR(hh, h->by_grant, &holding->key, fill_key(&holding->key, claim), holding);
 	return holding;
 }
 
 static struct holding *find(struct holdings *h, const struct claim *claim)
 {
 	struct holding *holding;
+	struct key key;
+	size_t len = fill_key(&key, claim);
 
-	HASH_FIND(hh, h->by_token, &claim->token, sizeof claim->token, holding);
+	HASH_FIND(hh, h->by_grant, &key, len, holding);
 	return holding;
 }
 
@@ -243,7 +258,7 @@ void holdings_tick(struct holdings *h)
 	struct holding *holding, *next;
 	int64_t now = clock_ms();
 
-	HASH_ITER(hh, h->by_token, holding, next)
+	HASH_ITER(hh, h->by_grant, holding, next)
 	{
 		if (!holding->session && holding->expires_ms < now)
 			forget(h, holding);
@@ -254,7 +269,7 @@ void holdings_free(struct holdings *h)
 {
 	struct holding *holding, *next;
 
-	HASH_ITER(hh, h->by_token, holding, next)
+	HASH_ITER(hh, h->by_grant, holding, next)
 	{
 		forget(h, holding);
 	}

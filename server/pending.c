@@ -13,6 +13,8 @@ enum verb pending_statement(const struct request *req)
 		return VERB_LOOK;
 	if (req->queueing)
 		return VERB_QUEUE;
+	if (req->verb == VERB_RELEASE && (req->retry || req->uncertain))
+		return VERB_RELEASE_AGAIN;
 	if (req->verb == VERB_RENEW && req->has_value)
 		return VERB_RENEW_VALUE;
 	if (req->verb == VERB_ACQUIRE && (req->slot.len > 0 || req->every_ms > 0 || req->max_holders > 1 ||

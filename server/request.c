@@ -111,8 +111,14 @@ static void explain_claim(const struct request *req, struct leased_error *err)
 static void explain_held(const struct request *req, struct leased_error *err)
 {
 	const struct lease_view *v = req->view;
-	char holder[LEASED_ERROR_LEN / 2];
-	const char *lead = req->status == LEASED_ETIMEDOUT ? "the wait ran out: " : "";
+	char holder[LEASED_ERROR_LEN / 2], lead[LEASED_ERROR_LEN / 4] = "", name[64 + 1];
+
+	if (req->n_names > 0 && v) {
+		name_escape(name, sizeof name, (const uint8_t *)v->claim.name.data, v->claim.name.len);
+		snprintf(lead, sizeof lead, "\"%s\": ", name);
+	}
+	if (req->status == LEASED_ETIMEDOUT)
+		snprintf(lead + strlen(lead), sizeof lead - strlen(lead), "the wait ran out: ");
 
 	if (!v || (v->expires_in_ms <= 0 && !v->released)) {
 		fail(err, req->status, "%s%s", lead,

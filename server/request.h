@@ -17,6 +17,7 @@
 /* In the order in which a batch does them. */
 enum verb {
 	VERB_RELEASE,
+	VERB_RELEASE_AGAIN,   /* the statement of a RELEASE that may have been done already */
 	VERB_RENEW,
 	VERB_RENEW_VALUE,     /* the statement of a RENEW that changes the value */
 	VERB_STEAL,
@@ -35,7 +36,7 @@ enum verb {
 	VERB_FAILED,  /* of a prefix: those that ended badly */
 	VERB_TRIM,    /* a step of the housekeeping */
 };
-#define VERB_COUNT 18
+#define VERB_COUNT 19
 
 static inline bool verb_is_aside(enum verb verb)
 {

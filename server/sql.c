@@ -15,6 +15,7 @@ EMBED(sql_acquire_limited, FILE_OF("acquire_limited.sql"));
 EMBED(sql_renew, FILE_OF("renew.sql"));
 EMBED(sql_renew_value, FILE_OF("renew_value.sql"));
 EMBED(sql_release, FILE_OF("release.sql"));
+EMBED(sql_release_again, FILE_OF("release.sql") FILE_OF("release_again.sql"));
 EMBED(sql_look, FILE_OF("look.sql"));
 EMBED(sql_list, FILE_OF("list.sql"));
 EMBED(sql_queue, FILE_OF("queue.sql"));

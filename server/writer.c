@@ -28,6 +28,7 @@ static const struct statement {
 	const char *name, *text;
 } statements[VERB_COUNT] = {
 	[VERB_RELEASE] = { "release", sql_release },
+	[VERB_RELEASE_AGAIN] = { "release_again", sql_release_again },
 	[VERB_RENEW] = { "renew", sql_renew },
 	[VERB_RENEW_VALUE] = { "renew_value", sql_renew_value },
 	[VERB_ACQUIRE] = { "acquire", sql_acquire },
