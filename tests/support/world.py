@@ -8,6 +8,7 @@ import glob
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -70,6 +71,29 @@ def free_port():
         return s.getsockname()[1]
 
 
+def initdb(data):
+    subprocess.run([f"{pg_bin()}/initdb", "-D", data, "-U", "leased", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8",
+                    "--no-sync", "--wal-segsize=1"], check=True, capture_output=True)
+
+
+def copy_of_empty_cluster(data):
+    """initdb takes a second of CPU, a copy of what it makes next to nothing: once a build will do."""
+    kept = BIN / "tests" / "empty-cluster"
+    if not kept.exists() and os.access(kept.parent, os.W_OK):
+        made = pathlib.Path(tempfile.mkdtemp(dir=kept.parent))
+        initdb(made / "data")
+        try:
+            (made / "data").rename(kept)
+        except OSError:
+            pass  # another test was faster
+        shutil.rmtree(made)
+    if kept.exists():
+        shutil.copytree(kept, data)
+        data.chmod(0o700)  # or the server refuses
+    else:
+        initdb(data)
+
+
 class Postgres:
     """A private cluster. It crashes in tests, but never together with the machine: nothing need reach the disk."""
 
@@ -79,9 +103,7 @@ class Postgres:
         self.log = self.dir / "log"
         self.process = None
         self.databases = 0
-        subprocess.run(
-            [f"{pg_bin()}/initdb", "-D", self.data, "-U", "leased", "--auth=trust", "-E", "UTF8",
-             "--locale=C.UTF-8", "--no-sync"], check=True, capture_output=True)
+        copy_of_empty_cluster(self.data)
         with open(self.data / "postgresql.conf", "a") as conf:
             conf.write(f"listen_addresses=''\nunix_socket_directories='{self.dir}'\n"
                        f"max_connections=200\nshared_buffers=32MB\nfsync=off\n{settings}\n")
@@ -90,6 +112,7 @@ class Postgres:
         with open(self.log, "ab") as log:
             self.process = start([f"{pg_bin()}/postgres", "-D", self.data], stdout=log,
                                  stderr=subprocess.STDOUT, die_by=signal.SIGQUIT)
+        until((self.dir / ".s.PGSQL.5432").exists, "PostgreSQL to start")
         until(self.answers, "PostgreSQL to start")
         return self
 
