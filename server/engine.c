@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "errands.h"
+#include "places.h"
 #include "status.h"
 #include "turns.h"
 
@@ -52,7 +53,7 @@ void engine_finish(struct engine *e, struct request *req, int status)
 	if (req->verb == VERB_ACQUIRE && req->place > 0) {
 		if (!e->closing) /* else it may come back to another daemon, and find its place kept */
 			errand_leave(e, req->claim.name, req->place);
-		turns_set_place(e, req, 0);
+		places_set(e, req, 0);
 	}
 	req->where = REQ_DONE;
 	req->status = status;
@@ -229,7 +230,7 @@ static void on_request_due(void *owner, struct request *req)
 	} else if (req->where == REQ_PAUSED) {
 		end_pause(e, req);
 		if (req->verb == VERB_ACQUIRE)
-			turns_on_pause_over(e, req);
+			places_on_pause_over(e, req);
 		else
 			engine_ask(e, req);
 	}
@@ -257,7 +258,7 @@ void engine_set_listening(struct engine *e, bool listening)
 {
 	e->listening = listening;
 	if (listening) /* what the line lost with the server, and what was said meanwhile, is made good */
-		turns_draw_places(e);
+		places_draw_all(e);
 	else
 		turns_wake_all(e);
 }

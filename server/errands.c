@@ -5,6 +5,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "places.h"
 #include "status.h"
 #include "turns.h"
 
@@ -144,7 +145,7 @@ static void on_beaten(struct request *req)
 		log_event(LOG_WARN, "places_lost", "why", 's',
 			"the other daemons took this one for dead", "waiters", 'u',
 			(uint64_t)e->n_placed, NULL);
-		turns_draw_places(e);
+		places_draw_all(e);
 	}
 	if (req->status == 0 && req->watching && e->on_told)
 		e->on_told(e->on_told_owner, errand->sent_ms, req->told);

@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "errands.h"
+#include "places.h"
 #include "status.h"
 
 #define STRAYS_EVERY 5 /* rounds */
@@ -26,20 +27,8 @@ static void granted(struct engine *e, struct request *req);
 static void held(struct engine *e, struct request *req);
 static void not_to_be_had(struct engine *e, struct request *req);
 static void look_came_back(struct engine *e, struct request *req);
-static void place_came_back(struct engine *e, struct request *req);
 static void failed(struct engine *e, struct request *req);
 static void already_done(struct engine *e, struct request *req);
-static void next_turn(struct engine *e, struct name_queue *queue);
-
-void turns_set_place(struct engine *e, struct request *req, int64_t place)
-{
-	e->n_placed += (size_t)(place > 0) - (size_t)(req->place > 0);
-	req->place = place;
-	req->place_lost = false;
-	req->asked = false;
-	if (place > 0 && !uv_is_active((uv_handle_t *)&e->beat))
-		uv_timer_start(&e->beat, errand_on_beat, BEAT_MS, BEAT_MS);
-}
 
 /* Its turn is over: the line may go on. */
 static struct name_queue *step_down(struct request *req)
@@ -53,7 +42,7 @@ static struct name_queue *step_down(struct request *req)
 }
 
 /* When the database must have answered; while there is none, nobody waits longer than wished. */
-static int64_t answer_by(const struct engine *e, const struct request *req)
+int64_t turns_answer_by(const struct engine *e, const struct request *req)
 {
 	int64_t by = clock_ms() + e->config->request_timeout_ms;
 
@@ -69,21 +58,12 @@ static void ask_first(struct engine *e, struct name_queue *queue, struct request
 	queue->again = false;
 	req->queue = queue;
 	req->asked = true;
-	req->deadline_ms = answer_by(e, req);
-	engine_ask(e, req);
-}
-
-static void draw_place(struct engine *e, struct name_queue *queue, struct request *req)
-{
-	queue->n_drawing++;
-	req->queue = queue;
-	req->queueing = true;
-	req->deadline_ms = answer_by(e, req);
+	req->deadline_ms = turns_answer_by(e, req);
 	engine_ask(e, req);
 }
 
 /* Why a request that found the name held does not wait (any longer); 0 when it does. */
-static int why_not_wait(const struct engine *e, const struct request *req)
+int turns_why_not_wait(const struct engine *e, const struct request *req)
 {
 	if (req->cancelled)
 		return LEASED_ECANCELLED;
@@ -107,7 +87,7 @@ static int join(struct engine *e, struct name_queue *queue, struct request *req)
 	return rc;
 }
 
-static void wait_on(struct engine *e, struct name_queue *queue, struct request *req)
+void turns_wait_on(struct engine *e, struct name_queue *queue, struct request *req)
 {
 	request_fini(req);
 	if (join(e, queue, req) < 0)
@@ -134,13 +114,13 @@ int turns_submit(struct engine *e, struct request *req)
 void turns_take(struct engine *e, struct request *req)
 {
 	if (req->queueing)
-		place_came_back(e, req);
+		places_take(e, req);
 	else if (req->status < 0)
 		failed(e, req);
 	else if (req->looking)
 		look_came_back(e, req);
 	else if (req->found && req->expires_in_ms > 0) {
-		turns_set_place(e, req, 0); /* gone with the grant */
+		places_set(e, req, 0); /* gone with the grant */
 		granted(e, req);
 	} else
 		engine_look(e, req);
@@ -165,7 +145,7 @@ static void change_over(struct engine *e, struct request *req)
 		if (text_equal(req->names[i], req->view->claim.name))
 			req->claim.name = req->names[i];
 	if (queue)
-		next_turn(e, queue);
+		turns_next(e, queue);
 	if (req->place > 0)
 		errand_leave(e, left, req->place);
 }
@@ -195,14 +175,14 @@ static void look_came_back(struct engine *e, struct request *req)
 			not_to_be_had(e, req);
 		return;
 	}
-	status = why_not_wait(e, req);
+	status = turns_why_not_wait(e, req);
 	queue = status < 0 ? NULL : waiters_get(&e->waiters, req->claim.name);
 	if (!queue)
 		engine_finish(e, req, status < 0 ? status : LEASED_ENOMEM);
 	else if (waiters_is_idle(queue) && !is_kept_out(req) && req->place == 0)
 		ask_first(e, queue, req);
 	else
-		draw_place(e, queue, req);
+		places_draw(e, queue, req);
 }
 
 /* Nobody asks now: when is it worth while again? */
@@ -216,7 +196,7 @@ static void park(struct engine *e, struct name_queue *queue, int64_t expires_in_
 		return;
 	}
 	if (first->place > 0 && !first->asked) { /* a release may have missed it */
-		next_turn(e, queue);
+		turns_next(e, queue);
 		return;
 	}
 	if (!e->listening && wait > e->config->poll_interval_ms)
@@ -225,66 +205,11 @@ static void park(struct engine *e, struct name_queue *queue, int64_t expires_in_
 }
 
 /* A wait outlasts an outage of the database. */
-static void outlast(struct engine *e, struct name_queue *queue, struct request *req)
+void turns_outlast(struct engine *e, struct name_queue *queue, struct request *req)
 {
-	wait_on(e, queue, req);
+	turns_wait_on(e, queue, req);
 	if (!queue->asking && queue->timer.place == 0)
 		park(e, queue, e->config->poll_interval_ms);
-}
-
-/* A release was under way when the place was drawn: it may not have seen it. */
-static void draw_again(struct engine *e, struct name_queue *queue, struct request *req)
-{
-	if (engine_pause(e, req) < 0) {
-		engine_finish(e, req, LEASED_ENOMEM);
-		return;
-	}
-	req->queue = queue;
-	queue->n_drawing++;
-}
-
-/* Somebody here stands before it, and is told of every release. */
-static bool is_covered(const struct name_queue *queue, const struct request *req)
-{
-	const struct request *first = queue->asking ? queue->asking : waiters_first(queue);
-
-	return first && first->place > 0 && first->place < req->place;
-}
-
-static void place_came_back(struct engine *e, struct request *req)
-{
-	struct name_queue *queue = req->queue;
-	const struct request *first;
-	int status = req->status;
-
-	req->queue = NULL;
-	req->queueing = false;
-	queue->n_drawing--;
-	/* What we missed while the others took us for dead, or the server was away, the others missed too. */
-	if (status == 0 && (!req->place_fresh || req->uncertain))
-		turns_draw_places(e);
-	if (status == 0) {
-		req->uncertain = false;
-		turns_set_place(e, req, req->place_drawn);
-		req->asked = is_covered(queue, req);
-	}
-	if (status == LEASED_EUNAVAILABLE && !e->closing && !why_not_wait(e, req)) {
-		outlast(e, queue, req);
-		return;
-	}
-	if (status == 0)
-		status = why_not_wait(e, req);
-	if (status == 0 && !req->place_sure) {
-		draw_again(e, queue, req);
-		return;
-	}
-	if (status == 0)
-		wait_on(e, queue, req);
-	first = waiters_first(queue);
-	if (!queue->asking && (!first || !first->asked))
-		next_turn(e, queue);
-	if (status < 0)
-		engine_finish(e, req, status);
 }
 
 /* Those that do not wait and stand behind one that could not be answered: neither can they. */
@@ -308,17 +233,17 @@ static void failed(struct engine *e, struct request *req)
 	struct name_queue *queue = step_down(req);
 	bool unavailable = req->status == LEASED_EUNAVAILABLE;
 
-	if (unavailable && !why_not_wait(e, req) && !e->closing) {
+	if (unavailable && !turns_why_not_wait(e, req) && !e->closing) {
 		queue = queue ? queue : waiters_get(&e->waiters, req->claim.name);
 		if (queue) {
-			outlast(e, queue, req);
+			turns_outlast(e, queue, req);
 			return;
 		}
 	}
 	if (queue) {
 		if (unavailable)
 			fail_the_others(e, queue, req->status);
-		next_turn(e, queue);
+		turns_next(e, queue);
 	}
 	engine_finish(e, req, req->status);
 }
@@ -329,7 +254,7 @@ static void already_done(struct engine *e, struct request *req)
 	struct name_queue *queue = step_down(req);
 
 	if (queue)
-		next_turn(e, queue);
+		turns_next(e, queue);
 	engine_finish(e, req, LEASED_EDONE);
 }
 
@@ -357,7 +282,7 @@ static void granted(struct engine *e, struct request *req)
 		queue->rounds = 0;
 		tell_the_others(e, queue, &req->claim);
 		if (req->max_holders > 1) /* there may be room for the next one beside it */
-			next_turn(e, queue);
+			turns_next(e, queue);
 		else
 			park(e, queue, req->expires_in_ms);
 	}
@@ -371,16 +296,16 @@ static void granted(struct engine *e, struct request *req)
 static void stay(struct engine *e, struct name_queue *queue, struct request *req)
 {
 	if (req->place == 0 || req->place_lost)
-		draw_place(e, queue, req);
+		places_draw(e, queue, req);
 	else
-		wait_on(e, queue, req);
+		turns_wait_on(e, queue, req);
 }
 
 static void held(struct engine *e, struct request *req)
 {
 	struct name_queue *queue = step_down(req);
 	int64_t expires_in_ms = req->view->expires_in_ms;
-	int status = why_not_wait(e, req);
+	int status = turns_why_not_wait(e, req);
 
 	queue->rounds = 0;
 	tell_the_others(e, queue, &req->view->claim);
@@ -405,11 +330,11 @@ static void forget_strays(struct engine *e, const struct name_queue *queue, cons
 static void not_to_be_had(struct engine *e, struct request *req)
 {
 	struct name_queue *queue = req->queue;
-	int status = why_not_wait(e, req);
+	int status = turns_why_not_wait(e, req);
 
 	if (status == 0 && req->place == 0) {
 		step_down(req);
-		draw_place(e, queue, req);
+		places_draw(e, queue, req);
 		return;
 	}
 	if (queue->rounds++ < LOCKED_TRIES_AT_ONCE) {
@@ -425,7 +350,7 @@ static void not_to_be_had(struct engine *e, struct request *req)
 	step_down(req);
 	tell_the_others(e, queue, &req->claim);
 	if (status == 0 && req->wait_ms == 0)
-		wait_on(e, queue, req);
+		turns_wait_on(e, queue, req);
 	else if (status == 0)
 		stay(e, queue, req);
 	park(e, queue, engine_pause_ms(queue->rounds));
@@ -434,7 +359,7 @@ static void not_to_be_had(struct engine *e, struct request *req)
 }
 
 /* The first in line asks the database. */
-static void next_turn(struct engine *e, struct name_queue *queue)
+void turns_next(struct engine *e, struct name_queue *queue)
 {
 	struct request *req = waiters_first(queue);
 
@@ -455,7 +380,7 @@ bool turns_wake(struct engine *e, struct text name)
 	if (queue->asking)
 		queue->again = true;
 	else
-		next_turn(e, queue);
+		turns_next(e, queue);
 	return true;
 }
 
@@ -468,44 +393,14 @@ void turns_wake_all(struct engine *e)
 		if (queue->asking)
 			queue->again = true;
 		else
-			next_turn(e, queue);
-	}
-}
-
-void turns_draw_places(struct engine *e)
-{
-	struct name_queue *queue, *next;
-
-	HASH_ITER(hh, e->waiters.queues, queue, next)
-	{
-		if (queue->asking && queue->asking->place > 0)
-			queue->asking->place_lost = true;
-		for (uint32_t i = queue->n_waiting; i > 0; i--) {
-			struct request *req = waiters_first(queue);
-			bool had_place = req->place > 0;
-
-			waiters_leave(&e->waiters, req);
-			turns_set_place(e, req, 0);
-			if (had_place)
-				draw_place(e, queue, req);
-			else
-				wait_on(e, queue, req);
-		}
+			turns_next(e, queue);
 	}
 }
 
 void turns_on_name_due(struct engine *e, struct name_queue *queue)
 {
 	if (!queue->asking)
-		next_turn(e, queue);
-}
-
-void turns_on_pause_over(struct engine *e, struct request *req)
-{
-	struct name_queue *queue = req->queue;
-
-	queue->n_drawing--;
-	draw_place(e, queue, req);
+		turns_next(e, queue);
 }
 
 void turns_on_wait_over(struct engine *e, struct request *req)
@@ -518,7 +413,7 @@ void turns_on_wait_over(struct engine *e, struct request *req)
 		engine_finish(e, req, LEASED_EUNAVAILABLE);
 		return;
 	}
-	req->deadline_ms = answer_by(e, req);
+	req->deadline_ms = turns_answer_by(e, req);
 	engine_look(e, req); /* to tell who holds it */
 }
 

@@ -20,11 +20,7 @@ bool turns_wake(struct engine *e, struct text name);
 /* The same for every name: notifications may have been missed. */
 void turns_wake_all(struct engine *e);
 
-/* The others took us for dead: all places are lost, and drawn anew. */
-void turns_draw_places(struct engine *e);
-
 /* Timers of waiters.h. */
-void turns_on_pause_over(struct engine *e, struct request *req);
 void turns_on_name_due(struct engine *e, struct name_queue *queue);
 void turns_on_wait_over(struct engine *e, struct request *req);
 
@@ -32,7 +28,17 @@ void turns_on_wait_over(struct engine *e, struct request *req);
 void turns_cancel(struct engine *e, struct request *req);
 void turns_abandon(struct engine *e, struct request *req);
 
-/* Gives or takes (0) a place; keeps count of them. */
-void turns_set_place(struct engine *e, struct request *req, int64_t place);
+/* For places.c: the first in line asks the database, unless somebody does. */
+void turns_next(struct engine *e, struct name_queue *queue);
+
+/* When the database must have answered a request; while there is none, nobody waits longer than wished. */
+int64_t turns_answer_by(const struct engine *e, const struct request *req);
+
+/* Why a request that found the name held does not wait (any longer); 0 when it does. */
+int turns_why_not_wait(const struct engine *e, const struct request *req);
+
+/* It waits, in line; or through an outage of the database. */
+void turns_wait_on(struct engine *e, struct name_queue *queue, struct request *req);
+void turns_outlast(struct engine *e, struct name_queue *queue, struct request *req);
 
 #endif

@@ -6,7 +6,7 @@
  *
  *   lease.pml     this: sizes, what there is, what is left out
  *   database.pml  the row, the table of waiters, notifications: what a transaction does
- *   daemon.pml    turns.c and errands.c: a request on a daemon, and the daemon itself
+ *   daemon.pml    turns.c, places.c and errands.c: a request on a daemon, and the daemon itself
  *   client.pml    libleased: acquire with retries, the deadline, renewals, release, cancel
  *   world.pml     the clock, lost connections' transactions, failover, guarded writes
  *
