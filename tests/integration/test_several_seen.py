@@ -1,11 +1,19 @@
 """What is seen of a lease that several hold at once: by watches, in lists, in the history."""
+import os
+import random
+import threading
+import time
+
 import psycopg
 import pytest
 import raw
-from follower import Follower, check_story
+import world
+from follower import Follower, check_database, check_story
 from world import ctl_json
 
 MANY = 1200  # more than two pages of a watch, and a dozen of a list
+SECONDS = float(os.environ.get("LEASED_SOAK") or 5)
+SEED = int(os.environ.get("LEASED_SEED") or random.randrange(1 << 16))
 
 
 @pytest.fixture
@@ -78,6 +86,75 @@ def listing(client, prefix, after=b"", after_token=0, limit=0, exact=0):
     page = list(raw.all_fields(answer.body))
     rows = [raw.fields(body) for number, body in page if number == 1]
     return [(row[1].decode(), row[3], row.get(2, 0), row.get(13, 0)) for row in rows], (2, 1) in page
+
+
+class Crowd:
+    """Clients that take leases with others or alone, and release, renew or leave them; limits: {(name, token): max_holders}."""
+
+    def __init__(self, daemons, count, names):
+        print(f"LEASED_SEED={SEED}")
+        self.limits, self.failed, self.over = {}, [], threading.Event()
+        self.threads = [threading.Thread(target=self.work, args=(daemons[i % len(daemons)], i, names, random.Random(SEED + i))) for i in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def work(self, daemon, number, names, rng):
+        try:
+            with raw.Client(daemon.socket) as client:
+                while not self.over.is_set():
+                    self.turn(client, f"s/{rng.randrange(names)}".encode(), number << 32 | rng.getrandbits(32), rng)
+        except Exception as error:  # noqa: BLE001 - told by stop()
+            self.failed.append(error)
+            raise
+
+    def turn(self, client, name, nonce, rng):
+        limit = rng.choice([1, 2, 3, 10000, 10000])
+        token = client.acquire(name, nonce, rng.randrange(1000, 1500), rng.choice([0, 200, 1000]), raw.field(12, limit))
+        if not token:
+            return
+        self.limits[name.decode(), token] = limit
+        time.sleep(rng.uniform(0, 0.05))
+        if rng.random() < 0.3:
+            client.ask(raw.renew(3, [raw.claim(name, token, nonce)], rng.randrange(1000, 1200)))
+        if rng.random() < 0.9:
+            assert client.release(name, token, nonce)
+
+    def stop(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join(world.GIVE_UP)
+        assert not self.failed, self.failed
+
+
+def check_limits(events, limits):
+    """No grant was ever told beside more than it allows, nor beside more than those allow that lasted."""
+    held, most = {}, 0
+    for e in events:
+        name, token = e.get("name"), e.get("token")
+        if e["event"] == "granted":
+            held.setdefault(name, set()).add(token)
+            assert len(held[name]) <= min(limits[name, t] for t in held[name]), (e, held[name])
+            most = max(most, len(held[name]))
+        elif e["event"] in ("released", "expired", "stolen"):
+            held[name].remove(token)
+    return most
+
+
+def test_every_change_once_under_load(pair, database, follow):
+    """And what a watch tells never breaks a limit, though thousands of grants come, go and expire."""
+    first, late = follow(pair[0], "s/"), []
+    crowd = Crowd(pair, 12, 3)
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        time.sleep(SECONDS / 6)
+        late.append(follow(random.choice(pair), "s/", wait=False))
+    crowd.stop()
+    for follower in (first, *late):
+        follower.until(lambda events: events[-1]["event"] != "snapshot" and not check_story(events, MANY)[0], "the last to expire")
+        follower.stop()
+        seen, truth = check_database(follower.events(), database, "s/", MANY)
+    assert sum(map(len, check_story(first.events(), MANY)[1].values())) == sum(map(len, truth.values())) == len(crowd.limits) > 20 * SECONDS
+    assert check_limits(first.events(), crowd.limits) > 3
 
 
 def test_each_grant_of_a_name_is_told_for_itself(pair, database, db, client, follow):
