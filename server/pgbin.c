@@ -176,7 +176,8 @@ struct text copy_text(char **at, struct text text)
 {
 	struct text copy = { *at, text.len };
 
-	memcpy(*at, text.data, text.len);
+	if (text.len > 0) /* of no text there may be no memory */
+		memcpy(*at, text.data, text.len);
 	*at += text.len;
 	return copy;
 }
