@@ -77,19 +77,14 @@ static bool is_listed(const struct watch *w, const struct claim *claim)
 	return w->all_listed || order < 0 || (order == 0 && len < upto_len);
 }
 
-static bool is_same(struct text a, struct text b)
-{
-	return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
-}
-
 /* Where the next page begins; the last name of this one is left to it, unless that would be where this began. */
 static void advance(struct watch *w, const struct request *req)
 {
 	const struct claim *last = &req->listing[req->n_listed - 1]->claim;
-	bool leaves_last = req->more && !is_same(last->name, (struct text){ w->upto, w->upto_len });
+	bool leaves_last = req->more && !text_equal(last->name, (struct text){ w->upto, w->upto_len });
 
 	while (leaves_last && w->n_rows > 0 &&
-		is_same(last->name, req->listing[w->n_rows - 1]->claim.name))
+		text_equal(last->name, req->listing[w->n_rows - 1]->claim.name))
 		w->n_rows--;
 	w->upto_token = leaves_last ? 0 : last->token;
 	w->upto_len = last->name.len < sizeof w->upto ? last->name.len : sizeof w->upto;
