@@ -165,7 +165,7 @@ static void explain_done(const struct request *req, struct leased_error *err)
 		*who ? ", by " : "", who, left);
 }
 
-void request_explain(const struct request *req, struct leased_error *ret_why)
+static void explain(const struct request *req, struct leased_error *ret_why)
 {
 	if (req->why)
 		fail(ret_why, req->status, "%s", req->why);
@@ -180,4 +180,16 @@ void request_explain(const struct request *req, struct leased_error *ret_why)
 		explain_claim(req, ret_why);
 	else
 		fail(ret_why, req->status, "%s", status_text(req->status));
+}
+
+/* Of several names in one claim the client knows only the first, unless it is told which one it is about. */
+void request_explain(const struct request *req, struct leased_error *ret_why)
+{
+	struct leased_error why;
+
+	explain(req, &why);
+	if (req->joined)
+		fail(ret_why, why.status, "\"%.*s\": %s", (int)req->claim.name.len, req->claim.name.data, why.text);
+	else
+		*ret_why = why;
 }
