@@ -52,9 +52,12 @@ WITH req AS MATERIALIZED (
         CASE WHEN (SELECT yes FROM watched) THEN leased.change_line('g', l) END AS line
 ), left_queue AS (
     DELETE FROM leased.waiters w
-     USING unnest($1::text[], $9::int8[]) AS r(name, place)
-     WHERE r.place > 0 AND w.name = r.name AND w.place = r.place AND w.daemon = $11::int8
-       AND w.name = ANY (ARRAY(SELECT name FROM won))
+     USING (SELECT x.ctid AS at
+              FROM unnest($1::text[], $9::int8[]) AS r(name, place)
+              JOIN leased.waiters x ON x.name = r.name AND x.place = r.place
+             WHERE r.place > 0 AND x.daemon = $11::int8 AND x.name = ANY (ARRAY(SELECT name FROM won))
+               FOR UPDATE OF x SKIP LOCKED) q
+     WHERE w.ctid = q.at
 )
 SELECT name, token, expires_at, clock_timestamp(),
     CASE WHEN (SELECT yes FROM watched)

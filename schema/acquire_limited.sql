@@ -14,8 +14,11 @@ WITH won AS MATERIALIZED (
                 r.principal, r.ttl_ms, r.min_hold_ms, r.value, r.place, r.slot, r.slot_again, $15::int8,
                 r.every_ms, r.max_holders) t
 ), left_queue AS (
-    DELETE FROM leased.waiters w USING won
-     WHERE won.place > 0 AND w.name = won.name AND w.place = won.place AND w.daemon = $16::int8
+    DELETE FROM leased.waiters w
+     USING (SELECT x.ctid AS at FROM won JOIN leased.waiters x ON x.name = won.name AND x.place = won.place
+             WHERE won.place > 0 AND x.daemon = $16::int8
+               FOR UPDATE OF x SKIP LOCKED) q
+     WHERE w.ctid = q.at
     RETURNING w.name
 )
 SELECT name, token, expires_at, clock_timestamp(),

@@ -28,12 +28,16 @@ WITH us AS (
        AND l.released_at IS NULL AND l.expires_at > now()
        FOR SHARE SKIP LOCKED
 ), gone AS (
-    DELETE FROM leased.waiters w USING line
-     WHERE w.name = line.name AND w.place = line.place AND w.daemon = line.daemon
-       AND (NOT line.held
-            OR NOT EXISTS (SELECT FROM leased.leases l
-                            WHERE l.name = line.name AND l.released_at IS NULL AND l.expires_at > now()
-                              AND (l.name, l.token) NOT IN (SELECT name, token FROM locked)))
+    DELETE FROM leased.waiters w
+     USING (SELECT x.ctid AS at
+              FROM line
+              JOIN leased.waiters x ON x.name = line.name AND x.place = line.place AND x.daemon = line.daemon
+             WHERE NOT line.held
+                OR NOT EXISTS (SELECT FROM leased.leases l
+                                WHERE l.name = line.name AND l.released_at IS NULL AND l.expires_at > now()
+                                  AND (l.name, l.token) NOT IN (SELECT name, token FROM locked))
+               FOR UPDATE OF x SKIP LOCKED) q
+     WHERE w.ctid = q.at
     RETURNING w.name
 ), buried AS (
     DELETE FROM leased.daemons d

@@ -1,6 +1,7 @@
 -- One batch of waiters that left this daemon ($3): the row of a place, or, where place is negative, all
 -- rows before -place, which nobody here knows of any more. Where nobody holds the lease, or somebody who
--- would let others in, the next in line is told. Returns those that are done, by position (from 1); a lease that is held, and locked, may be just
+-- would let others in, the next in line is told. A row that another flight of this daemon deletes is skipped,
+-- here and everywhere: who waits for it could be waited for. Returns those that are done, by position (from 1); a lease that is held, and locked, may be just
 -- released, by somebody who has looked at the line already: leave once more (see queue.sql).
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int8[]) WITH ORDINALITY AS r(name, place, i)
@@ -17,8 +18,11 @@ WITH req AS MATERIALIZED (
                         WHERE h.name = req.name
                           AND (h.name, h.token) NOT IN (SELECT name, token FROM locked))
 ), gone AS (
-    DELETE FROM leased.waiters w USING done r
-     WHERE w.name = r.name AND w.daemon = $3::int8 AND (w.place = r.place OR w.place < -r.place)
+    DELETE FROM leased.waiters w
+     USING (SELECT x.ctid AS place FROM leased.waiters x JOIN done r ON r.name = x.name
+             WHERE x.daemon = $3::int8 AND (x.place = r.place OR x.place < -r.place)
+               FOR UPDATE OF x SKIP LOCKED) q
+     WHERE w.ctid = q.place
     RETURNING w.name
 )
 SELECT i, (SELECT count(*) FROM gone), (SELECT leased.notify_next(array_agg(name), 0)

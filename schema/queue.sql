@@ -5,9 +5,16 @@
 -- The lock on all that hold the lease makes a release either see the new row, or be over when this returns;
 -- one that is under way has its row locked, and then nothing is sure: ask for the place once more. A free
 -- lease must not be locked, for the first in line is about to take it.
+-- Another flight of this daemon may be writing the same row of its own: nobody waits for that.
 WITH here AS (
-    INSERT INTO leased.daemons (id, seen_at) VALUES ($7::int8, now())
-    ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+    UPDATE leased.daemons d SET seen_at = now()
+      FROM (SELECT x.ctid AS place FROM leased.daemons x WHERE x.id = $7::int8
+               FOR NO KEY UPDATE SKIP LOCKED) q
+     WHERE d.ctid = q.place
+), begun AS (
+    INSERT INTO leased.daemons (id, seen_at)
+    SELECT $7::int8, now() WHERE NOT EXISTS (SELECT FROM leased.daemons d WHERE d.id = $7::int8)
+        ON CONFLICT (id) DO NOTHING
 ), locked AS MATERIALIZED (
     SELECT l.name, l.token FROM leased.leases l
      WHERE l.name = ANY ($1::text[]) AND l.released_at IS NULL AND l.expires_at > now()

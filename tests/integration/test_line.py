@@ -1,5 +1,6 @@
 """One line a name over all daemons of a database. The poll is set to 10 minutes: only notifications help."""
 import json
+import pathlib
 import signal
 import socket
 import struct
@@ -259,3 +260,29 @@ def test_the_first_in_line_leaves_during_a_minimum_hold(three):
     line[0].send_signal(signal.SIGINT)
     line[0].communicate(timeout=world.GIVE_UP)
     granted(line[1])
+
+
+SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "schema"
+LEAVE = "EXECUTE leave (ARRAY['x'], ARRAY[{place}::int8], 7)"
+QUEUE = "EXECUTE queue (ARRAY['y'], ARRAY['h'], ARRAY[1], ARRAY[{nonce}::int8], ARRAY['p'], ARRAY[0::int8], 7)"
+
+
+def test_two_flights_of_a_daemon_do_not_wait_for_each_other(daemon, database):
+    """One draws a place and then deletes a row of the line, the other the other way about: no deadlock, no wait at all."""
+    daemon.wait_event("database_ready")
+    with psycopg.connect(database, autocommit=True) as db:
+        db.execute("INSERT INTO leased.daemons VALUES (7, now()); INSERT INTO leased.waiters VALUES ('x', 1, 7, 'h', 1, 1, 'p')")
+    with psycopg.connect(database) as one, psycopg.connect(database) as other:
+        for conn in one, other:
+            for name in "queue", "leave":
+                conn.execute(f"PREPARE {name} AS " + (SCHEMA / f"{name}.sql").read_text())
+            conn.execute("SET statement_timeout = '5s'")
+            conn.commit()
+        one.execute(QUEUE.format(nonce=2))
+        other.execute(LEAVE.format(place=1))
+        other.execute(QUEUE.format(nonce=3))
+        one.execute(LEAVE.format(place=-9))
+        other.commit()
+        one.commit()
+    with psycopg.connect(database) as db:
+        assert db.execute("SELECT name, holder_nonce FROM leased.waiters ORDER BY 2").fetchall() == [("y", 2), ("y", 3)]
