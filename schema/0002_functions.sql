@@ -205,9 +205,9 @@ BEGIN
         RETURN;
     END IF;
     SELECT array_agg(DISTINCT format(E'w\t%s\t%s\n', q.daemon, q.name)) INTO told
-      FROM unnest(names) n
+      FROM (SELECT DISTINCT n FROM unnest(names) n) u
      CROSS JOIN LATERAL (SELECT q.name, q.place FROM leased.queue q
-                          WHERE q.name = n ORDER BY q.place LIMIT 1) f
+                          WHERE q.name = u.n ORDER BY q.place LIMIT 1) f
       JOIN leased.queue q ON q.name = f.name AND q.place = f.place
      WHERE q.daemon <> here;
     IF told IS NOT NULL THEN

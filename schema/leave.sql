@@ -19,15 +19,23 @@ WITH req AS MATERIALIZED (
                           AND (h.name, h.token) NOT IN (SELECT name, token FROM locked))
 ), gone AS (
     DELETE FROM leased.waiters w
-     USING (SELECT x.ctid AS place FROM leased.waiters x JOIN done r ON r.name = x.name
-             WHERE x.daemon = $3::int8 AND (x.place = r.place OR x.place < -r.place)
-               FOR UPDATE OF x SKIP LOCKED) q
-     WHERE w.ctid = q.place
+     USING (SELECT x.ctid AS at
+              FROM done r JOIN leased.waiters x ON x.name = r.name AND x.place = r.place
+             WHERE r.place > 0 AND x.daemon = $3::int8 FOR UPDATE OF x SKIP LOCKED) q
+     WHERE w.ctid = q.at
+    RETURNING w.name
+), swept AS (
+    DELETE FROM leased.waiters w
+     USING (SELECT x.ctid AS at
+              FROM done r JOIN leased.waiters x ON x.name = r.name AND x.place < -r.place
+             WHERE r.place < 0 AND x.daemon = $3::int8 FOR UPDATE OF x SKIP LOCKED) q
+     WHERE w.ctid = q.at
     RETURNING w.name
 )
-SELECT i, (SELECT count(*) FROM gone), (SELECT leased.notify_next(array_agg(name), 0)
+SELECT i, (SELECT count(*) FROM gone) + (SELECT count(*) FROM swept), (SELECT leased.notify_next(array_agg(name), 0)
                                           FROM done
                                          WHERE name NOT IN (SELECT name FROM held WHERE max_holders = 1)
                                            AND (SELECT count(*) FROM gone) >= 0
+                                           AND (SELECT count(*) FROM swept) >= 0
                                         HAVING count(*) > 0)::text
   FROM done

@@ -50,7 +50,7 @@ static const enum column columns[VERB_COUNT][PARAMS_MAX + 1] = {
 		COL_EXIT_STATUS, COL_UNDONE, COL_END },
 	[VERB_STEAL] = { COL_NAME, COL_TOKEN, COL_PRINCIPAL, COL_REASON, COL_END },
 	[VERB_LOOK] = { COL_NAME, COL_SLOT, COL_EVERY_MS, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE,
-		COL_PRINCIPAL, COL_MAX_HOLDERS, COL_PLACE, COL_END },
+		COL_PRINCIPAL, COL_MAX_HOLDERS, COL_END },
 	[VERB_QUEUE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_PLACE, COL_END },
 	[VERB_LEAVE] = { COL_NAME, COL_PLACE, COL_END },
 	[VERB_BEAT] = { COL_END },
@@ -157,6 +157,22 @@ static void put_names(struct params *p, const struct request *req)
 		put_text_element(p, req->names[i]);
 }
 
+/* The request of a look at several leases. */
+static void put_several(struct params *p, const struct request *req)
+{
+	const struct claim *c = &req->claim;
+
+	put_names(p, req);
+	put_text_param(p, req->slot);
+	put_i64_param(p, req->every_ms);
+	put_text_param(p, c->host);
+	put_i32_param(p, c->pid);
+	put_i64_param(p, (int64_t)c->nonce);
+	put_text_param(p, c->principal);
+	put_i32_param(p, req->max_holders);
+	put_i64_param(p, req->place);
+}
+
 /* The scalars behind the arrays, or instead of them. */
 static void put_scalars(struct params *p, const struct batch *batch)
 {
@@ -167,7 +183,7 @@ static void put_scalars(struct params *p, const struct batch *batch)
 		put_i32_param(p, batch->epoch);
 		put_i64_param(p, batch->daemon);
 		break;
-	case VERB_LOOK: put_names(p, req); break;
+	case VERB_LOOK_SEVERAL: put_several(p, req); break;
 	case VERB_ACQUIRE_LIMITED:
 		put_names(p, req);
 		put_i64_param(p, batch->slot_keep_ms);
@@ -360,7 +376,7 @@ static int decode_look(struct batch *batch, const PGresult *result, int row)
 		if (!req->view)
 			return LEASED_ENOMEM;
 	}
-	if (batch->verb != VERB_LOOK)
+	if (batch->verb == VERB_STEAL)
 		return 0;
 	if (PQnfields(result) != LOOK_COLUMNS ||
 		(req->view && !get_i64(result, row, 24, &req->view->holders)) ||
@@ -486,7 +502,8 @@ int batch_decode(struct batch *batch, const PGresult *result)
 		case VERB_RELEASE_AGAIN:
 		case VERB_LEAVE: rc = decode_release(batch, result, row); break;
 		case VERB_STEAL:
-		case VERB_LOOK: rc = decode_look(batch, result, row); break;
+		case VERB_LOOK:
+		case VERB_LOOK_SEVERAL: rc = decode_look(batch, result, row); break;
 		case VERB_QUEUE: rc = decode_place(batch, result, row); break;
 		case VERB_BEAT: rc = decode_beat(batch->reqs[0], result, row); break;
 		case VERB_EXPIRY: rc = decode_expiry(batch, result, row); break;

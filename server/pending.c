@@ -10,7 +10,7 @@ void pending_init(struct pending *p)
 enum verb pending_statement(const struct request *req)
 {
 	if (req->looking)
-		return VERB_LOOK;
+		return req->n_names > 0 ? VERB_LOOK_SEVERAL : VERB_LOOK;
 	if (req->queueing)
 		return VERB_QUEUE;
 	if (req->verb == VERB_RELEASE && (req->retry || req->uncertain))
@@ -30,7 +30,7 @@ enum verb pending_statement(const struct request *req)
 static struct list *queue_of(struct pending *p, const struct request *req)
 {
 	enum verb verb = pending_statement(req);
-	bool is_several = req->n_names > 0 && (verb == VERB_ACQUIRE_LIMITED || verb == VERB_LOOK);
+	bool is_several = req->n_names > 0 && verb == VERB_ACQUIRE_LIMITED;
 
 	return &p->queues[req->solo || is_several ? PENDING_SOLO : (size_t)verb];
 }

@@ -30,13 +30,14 @@ enum verb {
 	VERB_EXPIRY,   /* of watches (watch.c): has it expired? */
 	VERB_CHANGING, /* which transactions may be changing leases? */
 	VERB_LIST,     /* from here on each is a statement of its own */
+	VERB_LOOK_SEVERAL, /* the look of an ACQUIRE of several leases */
 	VERB_HELD,     /* of watches: a page of what is held */
 	VERB_HISTORY, /* from here on aside, see store.c: the grants of one lease */
 	VERB_LAPSED,  /* of a prefix: those that expired, and nobody has taken the lease since */
 	VERB_FAILED,  /* of a prefix: those that ended badly */
 	VERB_TRIM,    /* a step of the housekeeping */
 };
-#define VERB_COUNT 19
+#define VERB_COUNT 20
 
 static inline bool verb_is_aside(enum verb verb)
 {

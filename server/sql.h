@@ -9,7 +9,7 @@
 
 /* The daemon's statements, prepared under these names. */
 extern const char sql_acquire[], sql_acquire_limited[], sql_renew[], sql_renew_value[];
-extern const char sql_release[], sql_release_again[], sql_look[], sql_list[], sql_probe[], sql_steal[];
+extern const char sql_release[], sql_release_again[], sql_look[], sql_look_several[], sql_list[], sql_probe[], sql_steal[];
 extern const char sql_queue[], sql_leave[], sql_beat[], sql_settings[];
 extern const char sql_history[], sql_failed[], sql_lapsed[], sql_trim[], sql_version[];
 extern const char sql_expiry[], sql_changing[], sql_held[];

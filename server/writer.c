@@ -40,6 +40,7 @@ static const struct statement {
 	[VERB_BEAT] = { "beat", sql_beat },
 	[VERB_EXPIRY] = { "expiry", sql_expiry },
 	[VERB_CHANGING] = { "changing", sql_changing },
+	[VERB_LOOK_SEVERAL] = { "look_several", sql_look_several },
 	[VERB_LIST] = { "list", sql_list },
 	[VERB_HELD] = { "held", sql_held },
 	[VERB_HISTORY] = { "history", sql_history },
