@@ -14,11 +14,11 @@ REVOKE ALL ON SCHEMA leased FROM PUBLIC;
 -- No index on any column that a renewal or a release writes, so that both are HOT updates; half of
 -- each page is left free for them. The key (name, token) makes a change of token a key update, which
 -- is what waits for a guard's FOR KEY SHARE (PostgreSQL, "Explicit Locking", row-level locks).
--- No CHECK here and in events: the functions and the daemon check what they write, and each one costs
+-- No other CHECK here and in events: the functions and the daemon check what they write, and each one costs
 -- every statement, since PostgreSQL reads its expression anew for each.
 CREATE TABLE leased.leases (
     name         text COLLATE "C" NOT NULL,
-    token        bigint NOT NULL,
+    token        bigint NOT NULL CHECK (token BETWEEN 1 AND 9007199254740991),
     holder_host  text NOT NULL,
     holder_pid   integer NOT NULL,
     holder_nonce bigint NOT NULL,

@@ -281,12 +281,18 @@ static void explain_result(struct call *call, const struct request *req,
 	result->why = memcpy(copy, why.text, size);
 }
 
-/* What became of a grant: the shortest time, the first failure, of all its names. */
+/* What a retry cannot change. */
+static bool is_lost(int status)
+{
+	return status == LEASED_ELOST || status == LEASED_ENOTHELD;
+}
+
+/* What became of a grant: the shortest time, or the worst failure, of all its names. */
 static void add_result(struct call *call, const struct request *req, Leased__RenewalResult *result, size_t *room)
 {
 	uint64_t left = (uint64_t)req->expires_in_ms;
 
-	if (result->status != 0)
+	if (result->status != 0 && !(is_lost(req->status) && !is_lost(-(int)result->status)))
 		return;
 	if (req->status < 0) {
 		result->status = (uint32_t)-req->status;

@@ -155,13 +155,14 @@ def test_names_that_cannot_be_are_bad_data(daemon, names):
 
 
 def test_a_run_keeps_all_of_them(daemon, directory):
-    up = pathlib.Path(directory) / "up"
+    up, go = pathlib.Path(directory) / "up", pathlib.Path(directory) / "go"
     process = ctl_start(daemon, "run", "-t", "2s", "a", *also("b", "c"), "--", "sh", "-c",
-                        f"echo $LEASED_NAME $LEASED_TOKEN; touch {up}; sleep 5; exit 3")
+                        f"echo $LEASED_NAME $LEASED_TOKEN; touch {up}; until [ -e {go} ]; do sleep 0.1; done; exit 3")
     until(up.exists, "the job")
     first = tokens(daemon, *"abc")
     time.sleep(4)
     assert tokens(daemon, *"abc") == first and len(set(first)) == 1 and process.poll() is None
+    go.touch()
     assert process.communicate(timeout=world.GIVE_UP)[0] == f"a {first[0]}\n"
     assert process.returncode == 3 and is_free(daemon, *"abc")
     assert [ctl_json(daemon, "history", name)[0]["exit_status"] for name in "abc"] == [3, 3, 3]
