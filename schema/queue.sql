@@ -5,9 +5,11 @@
 -- The lock on all that hold the lease makes a release either see the new row, or be over when this returns;
 -- one that is under way has its row locked, and then nothing is sure: ask for the place once more. A free
 -- lease must not be locked, for the first in line is about to take it.
--- Another flight of this daemon may be writing the same row of its own: nobody waits for that.
+-- Another flight of this daemon may be writing the same row of its own: nobody waits for that. A daemon that
+-- was taken for dead has missed changes, which the next beat must find out.
 WITH here AS (
-    UPDATE leased.daemons d SET seen_at = now()
+    UPDATE leased.daemons d
+       SET seen_at = now(), watching = d.watching AND d.seen_at > now() - interval '5 seconds'
       FROM (SELECT x.ctid AS place FROM leased.daemons x WHERE x.id = $7::int8
                FOR NO KEY UPDATE SKIP LOCKED) q
      WHERE d.ctid = q.place

@@ -18,7 +18,7 @@ import time
 
 BIN = pathlib.Path(os.environ["LEASED_BIN_DIR"])
 LEASED = BIN / "server" / "leased"
-LEASECTL = BIN / "client" / "leasectl"
+LEASECTL = pathlib.Path(os.environ.get("LEASED_CTL_DIR") or BIN) / "client" / "leasectl"
 SANITIZED = "-fsanitize" in (BIN / "build.ninja").read_text() if (BIN / "build.ninja").exists() else False
 # Looking for leaks takes a while at each exit: only where a process lives long enough to leak.
 NO_LEAKS = {"ASAN_OPTIONS": "abort_on_error=1:detect_leaks=0"}
