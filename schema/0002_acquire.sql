@@ -190,8 +190,8 @@ END
 $$;
 
 -- Takes all these leases with one token, or returns no row: there is no room for one more holder of one of
--- them; somebody stands in line for it, before place; the first is done already (slot, every_ms); or a row is
--- locked. Never waits for a row lock of a guarded transaction. The arguments are good; slot, slot_again,
+-- them; somebody stands in line for it, before place; the first is done already (slot, every_ms), or held by
+-- the same holder; or a row is locked. Never waits for a row lock of a guarded transaction. The arguments are good; slot, slot_again,
 -- slot_keep_ms and every_ms may be NULL.
 CREATE FUNCTION leased.take(
     names text[], host text, pid integer, nonce bigint, principal text, ttl_ms bigint,
@@ -222,6 +222,13 @@ BEGIN
     END LOOP;
     -- The clock is read behind the locks: a grant begins after those before it have ended.
     g.acquired_at := clock_timestamp();
+    -- Asked once more, by somebody who has it: one grant is enough, where there would be room for two.
+    IF EXISTS (SELECT FROM leased.leases l
+                WHERE l.name = names[1] AND l.holder_nonce = take.nonce AND l.holder_pid = take.pid
+                  AND l.holder_host = take.host AND l.principal = take.principal
+                  AND l.released_at IS NULL AND l.expires_at > g.acquired_at) THEN
+        RETURN;
+    END IF;
     FOREACH n IN ARRAY sorted LOOP
         SELECT * INTO room FROM leased.lock_over(n, take.max_holders, g.acquired_at);
         IF NOT room.is_room THEN

@@ -150,6 +150,17 @@ static void change_over(struct engine *e, struct request *req)
 		errand_leave(e, left, req->place);
 }
 
+/* One that does not wait, and for which there was room beside those who hold it: unless others stand in line. */
+static void try_again(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = waiters_get(&e->waiters, req->claim.name);
+
+	if (queue && waiters_is_idle(queue))
+		ask_first(e, queue, req);
+	else if (!queue || !queue->asking || req->tries++ == LOCKED_TRIES_MAX || join(e, queue, req) < 0)
+		engine_finish(e, req, queue ? LEASED_EHELD : LEASED_ENOMEM);
+}
+
 static void look_came_back(struct engine *e, struct request *req)
 {
 	struct name_queue *queue;
@@ -176,6 +187,10 @@ static void look_came_back(struct engine *e, struct request *req)
 		return;
 	}
 	status = turns_why_not_wait(e, req);
+	if (status == LEASED_EHELD && req->max_holders > 1 && !is_kept_out(req)) {
+		try_again(e, req);
+		return;
+	}
 	queue = status < 0 ? NULL : waiters_get(&e->waiters, req->claim.name);
 	if (!queue)
 		engine_finish(e, req, status < 0 ? status : LEASED_ENOMEM);
@@ -280,11 +295,12 @@ static void granted(struct engine *e, struct request *req)
 
 	if (queue) {
 		queue->rounds = 0;
-		tell_the_others(e, queue, &req->claim);
-		if (req->max_holders > 1) /* there may be room for the next one beside it */
+		if (req->max_holders > 1) { /* there may be room for the next one beside it */
 			turns_next(e, queue);
-		else
+		} else {
+			tell_the_others(e, queue, &req->claim);
 			park(e, queue, req->expires_in_ms);
+		}
 	}
 	if (req->cancelled)
 		errand_give_back(e, req);

@@ -218,11 +218,26 @@ def test_a_request_can_be_retried(daemon):
         assert client.acquire(b"x", 1, more=raw.field(COUNT, 2)) == token
         assert client.acquire(b"x", 2, more=raw.field(COUNT, 2)) == other
         assert client.acquire(b"x", 3, more=raw.field(COUNT, 2)) is None
+        roomy = client.acquire(b"y", 1, more=raw.field(COUNT, 5))
+        assert client.acquire(b"y", 1, more=raw.field(COUNT, 5)) == roomy  # though there is room for another one
+        assert client.release(b"y", roomy, 1) and client.acquire(b"y", 2)
         for nonce, held in ((1, token), (2, other)):
             assert client.release(b"x", held, nonce)
         for count in (SHARED + 1, 2**32 - 1):
             assert client.ask(raw.acquire(1, b"x", 4, more=raw.field(COUNT, count))).status == 2  # EDATA
         assert client.acquire(b"x", 5)
+
+
+@pytest.mark.parametrize("count", [SHARED, 3])
+def test_all_at_once(daemon, count):
+    """Who does not wait, and comes while another one asks, is not refused while there is room."""
+    with raw.Client(daemon.socket) as client:
+        kinds = {}
+        client.send(*(raw.acquire(10 + i, b"x", 10 + i, more=raw.field(COUNT, count)) for i in range(40)))
+        for _ in range(40):
+            answer = client.answer()
+            kinds.setdefault(answer.kind, []).append(answer.request)
+        assert len(kinds["granted"]) == min(40, count), kinds
 
 
 def test_hundreds_of_readers(daemon):
