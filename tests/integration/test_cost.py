@@ -24,7 +24,7 @@ def test_renewals_are_hot_and_the_table_stays_small(postgres, database, start_da
         fresh = conn.execute("SELECT pg_relation_size('leased.leases')").fetchone()[0]
         renewed = 0
         while renewed < 100000:
-            found = hold(daemon, 20, 13, 500, 1000)
+            found = hold(daemon, 20, 6, 500, 500)
             assert found["lost"] == "0"
             renewed += int(found["done"])
 

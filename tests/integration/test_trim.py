@@ -68,7 +68,7 @@ def test_a_step_is_small_and_says_when_the_next_is_due(db):
         return db.execute("SELECT n_events, due_in_ms FROM leased.trim(%(history)s)", {"history": None, **settings}).fetchone()
     add(db, "old", 20000, age="8 days")
     n, due = trim(history=WEEK_MS)
-    assert n == 1000 and 0 < due <= 50  # there is more to delete
+    assert n == 1000 and 0 <= due <= 50  # there is more to delete
     assert trim()[0] == 0  # not due yet
     whole_walk(db, history=WEEK_MS)
     assert 1800000 < trim()[1] <= WEEK_MS / 24
