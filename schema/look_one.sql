@@ -10,7 +10,7 @@
       FROM leased.leases x WHERE x.name = r.name
      ORDER BY x.token = r.token DESC,
         (x.holder_nonce = r.nonce AND x.holder_pid = r.pid AND x.holder_host = r.host
-         AND x.principal = r.principal) DESC,
+         AND x.principal = r.principal AND x.expires_at > now()) DESC,
         x.expires_at > now() DESC, x.expires_at
      LIMIT 1) l ON true
   LEFT JOIN leased.slots s ON s.name = r.name AND s.slot = r.slot AND s.forget_at > now()

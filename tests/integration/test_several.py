@@ -228,6 +228,15 @@ def test_a_request_can_be_retried(daemon):
         assert client.acquire(b"x", 5)
 
 
+def test_who_comes_back_is_kept_out_by_those_who_hold_it(daemon):
+    """Its own grant is over: not that one's expiry is waited for, again and again."""
+    with raw.Client(daemon.socket) as client:
+        assert client.acquire(b"x", 1, 1000, more=raw.field(COUNT, SHARED)) and client.acquire(b"x", 2, more=raw.field(COUNT, SHARED))
+        until(lambda: len(ctl_json(daemon, "get", "x")) == 1, "the first to expire")
+        refused = client.ask(raw.acquire(3, b"x", 1))
+        assert refused.status == raw.EHELD and "holds it with token" in refused.why, refused.why
+
+
 @pytest.mark.parametrize("count", [SHARED, 3])
 def test_all_at_once(daemon, count):
     """Who does not wait, and comes while another one asks, is not refused while there is room."""
