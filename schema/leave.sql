@@ -1,8 +1,9 @@
 -- One batch of waiters that left this daemon ($3): the row of a place, or, where place is negative, all
 -- rows before -place, which nobody here knows of any more. Where nobody holds the lease, or somebody who
 -- would let others in, the next in line is told. A row that another flight of this daemon deletes is skipped,
--- here and everywhere: who waits for it could be waited for. Returns those that are done, by position (from 1); a lease that is held, and locked, may be just
--- released, by somebody who has looked at the line already: leave once more (see queue.sql).
+-- here and everywhere: who waits for it could be waited for. Returns those that are done, by position
+-- (from 1); a lease that is held, and locked, may be just released, by somebody who has looked at the line
+-- already: leave once more (see queue.sql).
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int8[]) WITH ORDINALITY AS r(name, place, i)
 ), held AS MATERIALIZED (

@@ -1,5 +1,6 @@
--- Behind look.sql: one acquire of several leases, $1, which stands in line at $9 (0: nowhere). Told is that one which
--- refuses it: somebody else holds it, or stands before it in its line. Slot and interval are of the first.
+-- Behind look.sql: one acquire of several leases, $1, which stands in line at $9 (0: nowhere). Told is that
+-- one which refuses it: somebody else holds it, or stands before it in its line. Slot and interval are of
+-- the first.
   FROM (SELECT ($1::text[])[1] AS name, nullif($2::text, '') AS slot, nullif($3::int8, 0) AS every_ms,
                $4::text AS host, $5::int4 AS pid, $6::int8 AS nonce, $7::text AS principal,
                $8::int4 AS max_holders, $9::int8 AS place, 1::int8 AS i) r

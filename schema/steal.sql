@@ -1,7 +1,7 @@
 -- One batch of steals: sorted by name, a row a name. Ends the grant of whoever holds the lease now (of
--- $2, where that is not 0; it must be, where several hold it), a minimum hold included, and tells the daemons whose it was and who is next.
--- Returns the grants that were ended, as look.sql does. Behind the lock the clock is read once more: what
--- a watch has found expired stays so.
+-- $2, where that is not 0; as it must not be where several hold it), a minimum hold included, and tells the
+-- daemons whose it was and who is next. Returns the grants that were ended, as look.sql does. Behind the
+-- lock the clock is read once more: what a watch has found expired stays so.
 WITH stolen AS (
     UPDATE leased.leases l SET released_at = now(), expires_at = now()
       FROM (SELECT x.ctid AS place, x.expires_at AS until, r.i, r.stealer, r.reason

@@ -7,7 +7,6 @@
 #include "log.h"
 #include "places.h"
 #include "status.h"
-#include "turns.h"
 
 struct errand {
 	struct request req;

@@ -1,8 +1,5 @@
 #include "places.h"
 
-#include <stdlib.h>
-
-#include "clock.h"
 #include "errands.h"
 #include "turns.h"
 

@@ -6,6 +6,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 
+from follower import Follower  # noqa: E402
 import world  # noqa: E402
 
 
@@ -71,6 +72,36 @@ def start_daemon(directory, request):
 @pytest.fixture
 def daemon(database, start_daemon):
     return start_daemon(database)
+
+
+@pytest.fixture
+def start_listening(database, start_daemon):
+    """Starts several daemons on the test's database, and waits until notifications arrive at each."""
+    def start(count, **kwargs):
+        daemons = [start_daemon(database, **kwargs) for _ in range(count)]
+        for daemon in daemons:
+            daemon.wait_event("notifications_ready")
+        return daemons
+    return start
+
+
+@pytest.fixture
+def pair(start_listening):
+    return start_listening(2)
+
+
+@pytest.fixture
+def follow(directory):
+    """Starts followers, which end with the test."""
+    followers = []
+
+    def start(*args, **kwargs):
+        followers.append(Follower(directory, *args, **kwargs))
+        return followers[-1]
+    yield start
+    for follower in followers:
+        if follower.process.poll() is None:
+            follower.stop()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -101,12 +101,8 @@ def check_no_deadlock(postgres):
     assert "deadlock detected" not in postgres.log.read_text()
 
 
-def test_fifty_clients_three_daemons_five_names(own_postgres, start_daemon, directory):
-    print(f"LEASED_SEED={SEED}")
-    rng = random.Random(SEED)
-    database = own_postgres.conninfo()
-    daemons = [start_daemon(database, args=["--poll-interval", "300ms"]) for _ in range(3)]
-    crowd = Crowd(directory, world.servers(daemons), 50, 2, 5, 1000, SEED)
+def make_trouble(rng, crowd, daemons, n_frozen, steal_one=None):
+    """For a while clients die and freeze, daemons die and come back, leases are stolen; then the crowd ends."""
     frozen, down = [], None
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -114,7 +110,7 @@ def test_fifty_clients_three_daemons_five_names(own_postgres, start_daemon, dire
         what = rng.random()
         if what < 0.35:
             crowd.kill_one(rng)
-        elif what < 0.6 and len(frozen) < 5:
+        elif what < 0.6 and len(frozen) < n_frozen:
             crowd.freeze_one(rng, frozen)
         elif what < 0.7 and not down:
             down = rng.choice(daemons)
@@ -122,12 +118,21 @@ def test_fifty_clients_three_daemons_five_names(own_postgres, start_daemon, dire
         elif what < 0.8 and down:
             down.start(wait=None)
             down = None
-        elif what < 0.9:
-            steal(database, f"c/{rng.randrange(5)}")
+        elif what < 0.9 and steal_one:
+            steal_one()
         for at, process in [f for f in frozen if f[0] < time.monotonic()]:
             process.send_signal(signal.SIGCONT)
             frozen.remove((at, process))
     crowd.stop()
+
+
+def test_fifty_clients_three_daemons_five_names(own_postgres, start_daemon, directory):
+    print(f"LEASED_SEED={SEED}")
+    rng = random.Random(SEED)
+    database = own_postgres.conninfo()
+    daemons = [start_daemon(database, args=["--poll-interval", "300ms"]) for _ in range(3)]
+    crowd = Crowd(directory, world.servers(daemons), 50, 2, 5, 1000, SEED)
+    make_trouble(rng, crowd, daemons, 5, lambda: steal(database, f"c/{rng.randrange(5)}"))
     beliefs = [belief[:4] for belief in crowd.beliefs()]
     granted = check_database(database)
     assert {(name, token) for name, token, _, _ in beliefs} <= granted

@@ -11,11 +11,8 @@ CANDIDATE = world.BIN / "tests" / "support" / "candidate"
 
 
 @pytest.fixture
-def daemons(database, start_daemon):
-    two = [start_daemon(database) for _ in range(2)]
-    for daemon in two:
-        daemon.wait_event("notifications_ready")
-    return two
+def daemons(pair):
+    return pair
 
 
 class Candidate:

@@ -3,7 +3,6 @@ import json
 import pathlib
 import signal
 import socket
-import struct
 import time
 
 import psycopg
@@ -11,18 +10,15 @@ import pytest
 import raw
 import world
 from test_strangers import acquire_frame, field, greeted
-from test_waiting import claim, granted, queue_up, waiters
+from test_waiting import claim, granted, waiters
 from world import ctl, ctl_json, ctl_start, until
 
 NO_POLL = ["--poll-interval", "10m"]
 
 
 @pytest.fixture
-def three(database, start_daemon):
-    daemons = [start_daemon(database, args=NO_POLL) for _ in range(3)]
-    for daemon in daemons:
-        daemon.wait_event("notifications_ready")
-    return daemons
+def three(start_listening):
+    return start_listening(3, args=NO_POLL)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import raw
 import world
-from test_contention import SECONDS, SEED, Crowd, check_no_deadlock
+from test_contention import SECONDS, SEED, Crowd, check_no_deadlock, make_trouble
 from test_waiting import claim, granted, queue_up, waiters
 from world import ctl, ctl_json, ctl_start, until
 
@@ -298,24 +298,7 @@ def test_clients_of_all_kinds_with_daemons_that_die(own_postgres, start_daemon, 
 
     looking = threading.Thread(target=look)
     looking.start()
-    end, down, frozen = time.monotonic() + SECONDS, None, []
-    while time.monotonic() < end:
-        time.sleep(rng.uniform(0.05, 0.4))
-        what = rng.random()
-        if what < 0.3:
-            crowd.kill_one(rng)
-        elif what < 0.5 and len(frozen) < 3:
-            crowd.freeze_one(rng, frozen)
-        elif what < 0.6 and not down:
-            down = rng.choice(daemons)
-            down.kill()
-        elif what < 0.75 and down:
-            down.start(wait=None)
-            down = None
-        for at, process in [f for f in frozen if f[0] < time.monotonic()]:
-            process.send_signal(world.signal.SIGCONT)
-            frozen.remove((at, process))
-    crowd.stop()
+    make_trouble(rng, crowd, daemons, 3)
     over.set()
     looking.join()
     assert not found, found

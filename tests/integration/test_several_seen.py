@@ -8,20 +8,12 @@ import psycopg
 import pytest
 import raw
 import world
-from follower import Follower, check_database, check_story
+from follower import check_database, check_story
 from world import ctl_json
 
 MANY = 1200  # more than two pages of a watch, and a dozen of a list
 SECONDS = float(os.environ.get("LEASED_SOAK") or 5)
 SEED = int(os.environ.get("LEASED_SEED") or random.randrange(1 << 16))
-
-
-@pytest.fixture
-def pair(database, start_daemon):
-    daemons = [start_daemon(database) for _ in range(2)]
-    for daemon in daemons:
-        daemon.wait_event("notifications_ready")
-    return daemons
 
 
 @pytest.fixture
@@ -34,19 +26,6 @@ def client(pair):
 def db(database, pair):
     with psycopg.connect(database, autocommit=True) as db:
         yield db
-
-
-@pytest.fixture
-def follow(directory):
-    followers = []
-
-    def start(*args, **kwargs):
-        followers.append(Follower(directory, *args, **kwargs))
-        return followers[-1]
-    yield start
-    for follower in followers:
-        if follower.process.poll() is None:
-            follower.stop()
 
 
 def join(db, name, n, ttl="10 min", value=None):

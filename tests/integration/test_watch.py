@@ -2,8 +2,6 @@
 import os
 import random
 import signal
-import socket
-import struct
 import threading
 import time
 
@@ -11,7 +9,7 @@ import psycopg
 import pytest
 import raw
 import world
-from follower import Follower, check_database, check_story
+from follower import check_database, check_story
 from test_contention import Crowd
 from world import ctl, ctl_json, ctl_start, until
 
@@ -20,34 +18,9 @@ SEED = int(os.environ.get("LEASED_SEED") or random.randrange(1 << 16))
 LISTENERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leased listener'"
 
 
-def start_all(database, start_daemon, count):
-    daemons = [start_daemon(database) for _ in range(count)]
-    for daemon in daemons:
-        daemon.wait_event("notifications_ready")
-    return daemons
-
-
 @pytest.fixture
-def three(database, start_daemon):
-    return start_all(database, start_daemon, 3)
-
-
-@pytest.fixture
-def pair(database, start_daemon):
-    return start_all(database, start_daemon, 2)
-
-
-@pytest.fixture
-def follow(directory):
-    followers = []
-
-    def start(*args, **kwargs):
-        followers.append(Follower(directory, *args, **kwargs))
-        return followers[-1]
-    yield start
-    for follower in followers:
-        if follower.process.poll() is None:
-            follower.stop()
+def three(start_listening):
+    return start_listening(3)
 
 
 def claim(lease):

@@ -3,6 +3,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "name.h"
 
 #define TIMEOUT_MS 15000
 
@@ -114,6 +117,27 @@ void rig_finish(struct acquiring *c, int want)
 {
 	pthread_join(c->thread, NULL);
 	assert_int_equal(c->rc, want);
+}
+
+Leased__Holder rig_give_up_while_away(struct world *w, const char *name,
+	const struct leased_acquire_options *options)
+{
+	Leased__Holder holder = LEASED__HOLDER__INIT;
+	static uint8_t host[HOST_MAX_LEN];
+	Leased__ClientMessage *m;
+	struct acquiring c;
+
+	rig_acquire_with(w, &c, name, options);
+	m = peer_expect(&w->peer, KIND(ACQUIRE));
+	holder.nonce = m->acquire->holder->nonce;
+	holder.pid = m->acquire->holder->pid;
+	holder.host.len = m->acquire->holder->host.len;
+	holder.host.data = memcpy(host, m->acquire->holder->host.data, holder.host.len);
+	peer_away(&w->peer);
+	rig_finish(&c, LEASED_EUNAVAILABLE);
+	peer_back(&w->peer);
+	peer_accept(&w->peer);
+	return holder;
 }
 
 struct leased_lease *rig_granted(struct world *w, const char *name, int64_t ttl_ms)

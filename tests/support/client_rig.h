@@ -49,6 +49,10 @@ void rig_acquire_with(struct world *w, struct acquiring *c, const char *name,
 	const struct leased_acquire_options *options);
 void rig_finish(struct acquiring *c, int want);
 
+/* An acquire that is given up while no daemon can be reached; the daemon is back, and knows nothing. Its holder. */
+Leased__Holder rig_give_up_while_away(struct world *w, const char *name,
+	const struct leased_acquire_options *options);
+
 /* A lease of ttl_ms with token 7 that was granted at once. */
 struct leased_lease *rig_granted(struct world *w, const char *name, int64_t ttl_ms);
 

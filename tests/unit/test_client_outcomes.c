@@ -148,31 +148,10 @@ static void a_grant_that_comes_after_the_caller_has_left_is_released(void **stat
 	peer_quiet(&w->peer, 1200);
 }
 
-/* An acquire that is given up while no daemon can be reached; its nonce and pid. */
-static Leased__Holder given_up_while_away(struct world *w)
-{
-	Leased__Holder holder = LEASED__HOLDER__INIT;
-	static uint8_t host[256];
-	Leased__ClientMessage *m;
-	struct acquiring c;
-
-	rig_acquire(w, &c, "x", 60000, 0);
-	m = peer_expect(&w->peer, KIND(ACQUIRE));
-	holder.nonce = m->acquire->holder->nonce;
-	holder.pid = m->acquire->holder->pid;
-	holder.host.len = m->acquire->holder->host.len;
-	holder.host.data = memcpy(host, m->acquire->holder->host.data, holder.host.len);
-	peer_away(&w->peer);
-	rig_finish(&c, LEASED_EUNAVAILABLE);
-	peer_back(&w->peer);
-	peer_accept(&w->peer);
-	return holder;
-}
-
 static void a_grant_of_unknown_outcome_is_looked_for_and_released(void **state)
 {
 	struct world *w = *state;
-	Leased__Holder holder = given_up_while_away(w);
+	Leased__Holder holder = rig_give_up_while_away(w, "x", &(struct leased_acquire_options){ .ttl_ms = 60000 });
 	Leased__ClientMessage *m = peer_expect(&w->peer, KIND(GET));
 
 	assert_int_equal(m->get->name.len, 1);
@@ -186,7 +165,7 @@ static void a_grant_of_unknown_outcome_is_looked_for_and_released(void **state)
 static void a_lease_of_somebody_else_is_let_alone(void **state)
 {
 	struct world *w = *state;
-	Leased__Holder holder = given_up_while_away(w);
+	Leased__Holder holder = rig_give_up_while_away(w, "x", &(struct leased_acquire_options){ .ttl_ms = 60000 });
 	Leased__ClientMessage *m = peer_expect(&w->peer, KIND(GET));
 
 	peer_lease(&w->peer, m->id, NULL, 0);

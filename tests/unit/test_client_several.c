@@ -195,22 +195,9 @@ static void an_abandoned_group_is_looked_for_by_its_holder_and_released_whole(vo
 {
 	struct world *w = *state;
 	struct leased_acquire_options options = group_of(w, 60000);
-	Leased__Holder holder = LEASED__HOLDER__INIT;
-	uint8_t host[HOST_MAX_LEN];
-	Leased__ClientMessage *m;
-	struct acquiring c;
+	Leased__Holder holder = rig_give_up_while_away(w, "a", &options);
+	Leased__ClientMessage *m = peer_expect(&w->peer, KIND(GET));
 
-	rig_acquire_with(w, &c, "a", &options);
-	m = peer_expect(&w->peer, KIND(ACQUIRE));
-	holder.nonce = m->acquire->holder->nonce;
-	holder.pid = m->acquire->holder->pid;
-	holder.host.len = m->acquire->holder->host.len;
-	holder.host.data = memcpy(host, m->acquire->holder->host.data, holder.host.len);
-	peer_away(&w->peer);
-	rig_finish(&c, LEASED_EUNAVAILABLE);
-	peer_back(&w->peer);
-	peer_accept(&w->peer);
-	m = peer_expect(&w->peer, KIND(GET));
 	assert_true(is(m->get->name, "a"));
 	assert_true(m->get->holder && m->get->holder->nonce == holder.nonce);
 	peer_lease(&w->peer, m->id, &holder, 11);
