@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,7 +19,8 @@ void channel_init(struct channel *ch)
 	*ch = (struct channel){ .fd = -1 };
 }
 
-int channel_connect(struct channel *ch, const struct address *address, struct leased_error *err)
+int channel_connect(struct channel *ch, const struct address *address, const struct noise_keypair *key,
+	struct leased_error *err)
 {
 	struct sockaddr_storage addr;
 	socklen_t len;
@@ -27,9 +29,17 @@ int channel_connect(struct channel *ch, const struct address *address, struct le
 	rc = address_to_socket(&addr, &len, address, err);
 	if (rc < 0)
 		return rc;
+	if (address->has_key) {
+		ch->secure = secure_new(key, address->key, err);
+		if (!ch->secure)
+			return err->status;
+	}
 	ch->fd = socket(addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (ch->fd < 0)
-		return fail(err, LEASED_EUNAVAILABLE, "make a socket: %s", strerror(errno));
+	if (ch->fd < 0) {
+		rc = fail(err, LEASED_EUNAVAILABLE, "make a socket: %s", strerror(errno));
+		channel_close(ch);
+		return rc;
+	}
 	if (addr.ss_family != AF_UNIX)
 		setsockopt(ch->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	ch->connecting = true;
@@ -59,96 +69,109 @@ int channel_finish_connect(struct channel *ch, struct leased_error *err)
 	return 0;
 }
 
-static bool grow(uint8_t **data, size_t *size, size_t wanted)
-{
-	uint8_t *bigger;
-
-	if (wanted <= *size)
-		return true;
-	bigger = realloc(*data, 2 * wanted);
-	if (!bigger)
-		return false;
-	*data = bigger;
-	*size = 2 * wanted;
-	return true;
-}
-
 uint8_t *channel_reserve(struct channel *ch, size_t len)
 {
-	if (ch->out_len + len > CHANNEL_OUT_MAX || !grow(&ch->out, &ch->out_size, ch->out_len + len))
+	if (ch->out.len + len > CHANNEL_OUT_MAX || !bytes_grow(&ch->out, ch->out.len + len))
 		return NULL;
-	return ch->out + ch->out_len;
+	return ch->out.data + ch->out.len;
 }
 
 void channel_commit(struct channel *ch, size_t len)
 {
-	ch->out_len += len;
+	ch->out.len += len;
 }
 
-int channel_flush(struct channel *ch, struct leased_error *err)
+/* Sends what stands in b behind *sent, and empties it when all is gone. */
+static int send_bytes(int fd, struct bytes *b, size_t *sent, struct leased_error *err)
 {
-	while (ch->out_sent < ch->out_len) {
-		ssize_t n = send(ch->fd, ch->out + ch->out_sent, ch->out_len - ch->out_sent,
-			MSG_NOSIGNAL);
+	while (*sent < b->len) {
+		ssize_t n = send(fd, b->data + *sent, b->len - *sent, MSG_NOSIGNAL);
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return 0;
 		if (n < 0)
 			return fail(err, LEASED_EUNAVAILABLE, "send: %s", strerror(errno));
-		ch->out_sent += (size_t)n;
+		*sent += (size_t)n;
 	}
-	ch->out_len = ch->out_sent = 0;
+	b->len = *sent = 0;
 	return 0;
+}
+
+int channel_flush(struct channel *ch, struct leased_error *err)
+{
+	int rc;
+
+	if (!ch->secure)
+		return send_bytes(ch->fd, &ch->out, &ch->out_sent, err);
+	rc = secure_seal(ch->secure, &ch->out, err);
+	return rc < 0 ? rc : send_bytes(ch->fd, &ch->secure->raw_out, &ch->secure->raw_sent, err);
+}
+
+static int fail_read(struct channel *ch, const char *how, struct leased_error *err)
+{
+	return ch->secure ? secure_closed(ch->secure, how, err) : fail(err, LEASED_EUNAVAILABLE, "%s", how);
 }
 
 int channel_read(struct channel *ch, struct leased_error *err)
 {
+	struct bytes *in = ch->secure ? &ch->secure->raw_in : &ch->in;
 	ssize_t n;
 
-	if (!grow(&ch->in, &ch->in_size, ch->in_len + READ_MIN))
+	if (!bytes_grow(in, in->len + READ_MIN))
 		return fail(err, LEASED_EUNAVAILABLE, "out of memory");
-	n = recv(ch->fd, ch->in + ch->in_len, ch->in_size - ch->in_len, 0);
+	n = recv(ch->fd, in->data + in->len, in->size - in->len, 0);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n < 0)
-		return fail(err, LEASED_EUNAVAILABLE, "receive: %s", strerror(errno));
+	if (n < 0) {
+		char how[64];
+
+		snprintf(how, sizeof how, "receive: %s", strerror(errno));
+		return fail_read(ch, how, err);
+	}
 	if (n == 0)
-		return fail(err, LEASED_EUNAVAILABLE, "the daemon has closed the connection");
-	ch->in_len += (size_t)n;
-	return 0;
+		return fail_read(ch, "the daemon has closed the connection", err);
+	in->len += (size_t)n;
+	return ch->secure ? secure_open(ch->secure, &ch->in, err) : 0;
 }
 
 int channel_next(struct channel *ch, struct frame *ret_frame)
 {
 	struct frame frame;
-	int used = frame_parse(ch->in, ch->in_len, FRAME_BODY_MAX, &frame);
+	int used = frame_parse(ch->in.data, ch->in.len, FRAME_BODY_MAX, &frame);
+	uint8_t *in;
 	size_t rest;
 
 	if (used <= 0)
 		return used;
 	/* The body moves behind what is still to be read, so that it outlives the shift. */
-	rest = ch->in_len - (size_t)used;
-	if (!grow(&ch->in, &ch->in_size, ch->in_len + frame.len))
+	rest = ch->in.len - (size_t)used;
+	if (!bytes_grow(&ch->in, ch->in.len + frame.len))
 		return LEASED_EPROTO;
-	memcpy(ch->in + ch->in_len, ch->in + FRAME_HEADER_LEN, frame.len);
-	memmove(ch->in, ch->in + used, rest + frame.len);
-	ch->in_len = rest;
-	*ret_frame = (struct frame){ .body = ch->in + rest, .len = frame.len };
+	in = ch->in.data;
+	memcpy(in + ch->in.len, in + FRAME_HEADER_LEN, frame.len);
+	memmove(in, in + used, rest + frame.len);
+	ch->in.len = rest;
+	*ret_frame = (struct frame){ .body = in + rest, .len = frame.len };
 	return 1;
 }
 
 short channel_events(const struct channel *ch)
 {
+	bool pending = ch->out_sent < ch->out.len;
+
 	if (ch->connecting)
 		return POLLOUT;
-	return ch->out_sent < ch->out_len ? POLLIN | POLLOUT : POLLIN;
+	if (ch->secure) /* before it is established the frames have to wait for the daemon */
+		pending = ch->secure->raw_sent < ch->secure->raw_out.len || (ch->secure->established && pending);
+	return pending ? POLLIN | POLLOUT : POLLIN;
 }
 
 void channel_close(struct channel *ch)
 {
 	if (ch->fd >= 0)
 		close(ch->fd);
-	free(ch->in);
-	free(ch->out);
+	free(ch->in.data);
+	free(ch->out.data);
+	secure_free(ch->secure);
 	channel_init(ch);
 }

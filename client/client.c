@@ -10,9 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client_key.h"
 #include "connection.h"
 #include "duration.h"
 #include "election.h"
+#include "key.h"
 #include "status.h"
 #include "watch.h"
 
@@ -38,7 +40,10 @@ void client_wake(struct leased_client *client)
 
 void client_server(const struct leased_client *client, char out[static ADDRESS_TEXT_SIZE])
 {
-	address_format(out, &client->servers[client->server]);
+	struct address place = client->servers[client->server];
+
+	place.has_key = false; /* it says nothing to a reader, and is long */
+	address_format(out, &place);
 }
 
 int client_enter(struct leased_client *client, struct leased_error *err)
@@ -93,7 +98,13 @@ static int read_server(struct address *ret_server, const char *text, size_t len,
 	memcpy(copy, text, len);
 	copy[len] = '\0';
 	rc = address_parse(ret_server, copy, err);
-	return rc < 0 ? rc : address_to_socket(&addr, &addr_len, ret_server, err);
+	if (rc == 0)
+		rc = address_to_socket(&addr, &addr_len, ret_server, err);
+	if (rc == 0 && ret_server->kind == ADDRESS_TCP && !ret_server->has_key &&
+		!address_is_loopback_literal(ret_server) && strcmp(ret_server->host, "localhost") != 0)
+		rc = fail(err, LEASED_EUSAGE, "%s: TCP beyond loopback needs the key of the daemon: leased://host:port/KEY",
+			copy);
+	return rc;
 }
 
 int client_read_servers(struct address ret_servers[static SERVERS_MAX], size_t *ret_n,
@@ -118,6 +129,25 @@ int client_read_servers(struct address ret_servers[static SERVERS_MAX], size_t *
 	}
 	*ret_n = n;
 	return 0;
+}
+
+static bool needs_key(const struct leased_client *client)
+{
+	for (size_t i = 0; i < client->n_servers; i++)
+		if (client->servers[i].has_key)
+			return true;
+	return false;
+}
+
+static int load_key(struct leased_client *client, const char *given, struct leased_error *err)
+{
+	char path[PATH_MAX];
+	int rc;
+
+	if (!needs_key(client))
+		return 0;
+	rc = client_key_path(path, given, err);
+	return rc < 0 ? rc : key_load(&client->key, KEY_CLIENT_SECRET, path, err);
 }
 
 static int start_thread(struct leased_client *client, struct leased_error *err)
@@ -181,6 +211,11 @@ static int init(struct leased_client *client, const struct leased_options *o,
 	client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (client->wake_fd < 0)
 		return fail(err, LEASED_EINTERNAL, "eventfd: %s", strerror(errno));
+	rc = load_key(client, o->key_file, err);
+	if (rc < 0) {
+		close(client->wake_fd);
+		return rc;
+	}
 	client->pid = getpid();
 	client->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : TIMEOUT_MS;
 	client->margin_ms = o->margin_ms;
@@ -222,6 +257,7 @@ int leased_client_open(struct leased_client **ret_client, const struct leased_op
 	rc = start_thread(client, err);
 	if (rc < 0) {
 		close(client->wake_fd);
+		key_free(client->key);
 		free(client);
 		return rc;
 	}
@@ -270,6 +306,7 @@ void leased_client_close(struct leased_client *client)
 	elections_free(client);
 	watches_free(client);
 	close(client->wake_fd);
+	key_free(client->key);
 	free(client);
 }
 

@@ -65,6 +65,7 @@ struct leased_client {
 	bool interrupt_told;     /* those who wait have been woken for it */
 	struct address servers[SERVERS_MAX];
 	size_t n_servers, server; /* how many, and the one in use */
+	const struct noise_keypair *key; /* our own; NULL: no server has one */
 	char program[64];
 	int64_t timeout_ms, margin_ms;
 	struct list calls;       /* call.link, oldest first */
@@ -96,7 +97,7 @@ void client_wake(struct leased_client *client);
 int client_read_servers(struct address ret_servers[static SERVERS_MAX], size_t *ret_n,
 	const char *servers, struct leased_error *err);
 
-/* The address in use. Locked. */
+/* The address in use, without its key. Locked. */
 void client_server(const struct leased_client *client, char out[static ADDRESS_TEXT_SIZE]);
 
 /* CLOCK_MONOTONIC, ms from now: for waits on client.changed. */

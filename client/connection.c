@@ -84,7 +84,7 @@ static void begin_connect(struct leased_client *client, struct connection *c)
 	struct leased_error why;
 	int rc;
 
-	rc = channel_connect(&c->channel, &client->servers[client->server], &why);
+	rc = channel_connect(&c->channel, &client->servers[client->server], client->key, &why);
 	if (rc < 0) {
 		drop(client, c, &why);
 		return;
@@ -196,7 +196,7 @@ static int take_input(struct leased_client *client, struct connection *c, struct
 
 	c->heard_ns = boottime_ns();
 	/* What came before the end still counts: a goodbye says why it ended. */
-	while (c->channel.in_len > 0 && (rc = channel_next(&c->channel, &frame)) > 0) {
+	while (c->channel.in.len > 0 && (rc = channel_next(&c->channel, &frame)) > 0) {
 		rc = take_frame(client, c, frame, why);
 		if (rc < 0)
 			return rc;
@@ -225,6 +225,14 @@ static int on_socket(struct leased_client *client, struct connection *c, short e
 	return 0;
 }
 
+/* A daemon with a key waits for a handshake that we do not make. */
+static bool is_plain_tcp(const struct leased_client *client)
+{
+	const struct address *server = &client->servers[client->server];
+
+	return server->kind == ADDRESS_TCP && !server->has_key;
+}
+
 /* Is the daemon still there? A ping answers. A slow database is a reason to leave only for another. */
 static int check_liveness(struct leased_client *client, struct connection *c, int64_t now,
 	struct leased_error *why)
@@ -234,7 +242,8 @@ static int check_liveness(struct leased_client *client, struct connection *c, in
 
 	if (c->state == CONNECTING || c->state == HELLO)
 		return now < c->until_ns ? 0 : fail(why, LEASED_EUNAVAILABLE,
-						     "the daemon does not answer the hello");
+						     "the daemon does not answer the hello%s",
+						     is_plain_tcp(client) ? ": if it has a key, use its leased:// address" : "");
 	if (c->state != READY)
 		return 0;
 	if (c->ping_ns && now - c->ping_ns > stall && now - c->heard_ns > stall)

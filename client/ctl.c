@@ -85,7 +85,8 @@ int ctl_bad_option(const char *command, int answer, const char *shorts, char *co
 
 struct leased_options ctl_client_options(const struct ctl *ctl)
 {
-	return (struct leased_options){ .servers = ctl->servers, .program = "leasectl " LEASED_VERSION };
+	return (struct leased_options){ .servers = ctl->servers, .program = "leasectl " LEASED_VERSION,
+		.key_file = ctl->key_file };
 }
 
 int ctl_open(const struct ctl *ctl, struct leased_client **ret_client)

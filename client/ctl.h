@@ -15,8 +15,9 @@
 #include "verbs.h"
 
 struct ctl {
-	const char *servers; /* -s; NULL leaves it to libleased */
-	bool json;           /* -o json */
+	const char *servers;  /* -s; NULL leaves it to libleased */
+	const char *key_file; /* --key; likewise */
+	bool json;            /* -o json */
 };
 
 /* argv[0] is the command's name. */
@@ -31,6 +32,7 @@ int cmd_history(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_watch(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_elect(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_doctor(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_keygen(const struct ctl *ctl, int argc, char *argv[]);
 
 /* `leasectl: what: why` on stderr; returns the exit code of status. */
 int ctl_fail(const char *what, int status, const char *why);

@@ -130,6 +130,15 @@ static const struct command {
 		"Usage: leasectl doctor\n"
 		"Looks at every daemon of -s and at its database. Exits with 0 when nothing has failed.\n\n"
 		"  -h, --help\n" },
+	{ "keygen", cmd_keygen, "a new key; prints its public part",
+		"Usage: leasectl keygen [OPTION]... [FILE]\n"
+		"Makes a secret key and a FILE for it that only its owner can read (default: --key,\n"
+		"$LEASED_KEY_FILE, or ~/.config/leased/key). Prints the public key: a client's goes into the\n"
+		"daemon's authorized_clients, a server's into the addresses of clients,\n"
+		"leased://host:port/leased-server-pub:... A file that is there is never written over.\n\n"
+		"      --server             the key of a daemon, for its options key and key_next\n"
+		"      --public             make none: print the public part of the one in FILE\n"
+		"  -h, --help\n" },
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -143,13 +152,16 @@ static const struct command *find_command(const char *name)
 
 static void help_all(void)
 {
-	puts("Usage: leasectl [-s ADDR[,ADDR...]] [-o text|json] COMMAND ...\n"
+	puts("Usage: leasectl [-s ADDR[,ADDR...]] [--key FILE] [-o text|json] COMMAND ...\n"
 	     "Named leases from a leased daemon.\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		printf("  %-10s %s\n", commands[i].name, commands[i].summary);
 	puts("\n"
-	     "  -s, --server ADDR  unix:/path or tcp:127.0.0.1:port; several are tried in turn\n"
+	     "  -s, --server ADDR  unix:/path, tcp:127.0.0.1:port or leased://host:port/KEY with the\n"
+	     "                     daemon's public key; several are tried in turn\n"
 	     "                     (default: $LEASED_SERVER, else unix:/run/leased/leased.sock)\n"
+	     "      --key FILE     our own key, for leased:// (default: $LEASED_KEY_FILE, else\n"
+	     "                     ~/.config/leased/key); keygen makes one\n"
 	     "  -o, --output FORM  text or json\n"
 	     "  -h, --help\n"
 	     "      --version\n\n"
@@ -168,7 +180,7 @@ void ctl_help(const char *command)
 		help_all();
 }
 
-enum { OPT_VERSION = 256 };
+enum { OPT_VERSION = 256, OPT_KEY };
 
 /* Options before the command. -1: go on with argv[optind]; else the exit code. */
 static int read_globals(struct ctl *ctl, int argc, char *argv[])
@@ -177,6 +189,7 @@ static int read_globals(struct ctl *ctl, int argc, char *argv[])
 	static const struct option longs[] = {
 		{ "server", required_argument, NULL, 's' },
 		{ "output", required_argument, NULL, 'o' },
+		{ "key", required_argument, NULL, OPT_KEY },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, OPT_VERSION },
 		{ 0 },
@@ -195,6 +208,11 @@ static int read_globals(struct ctl *ctl, int argc, char *argv[])
 			if (strcmp(optarg, "json") != 0 && strcmp(optarg, "text") != 0)
 				return ctl_usage("", "-o is text or json");
 			ctl->json = *optarg == 'j';
+			break;
+		case OPT_KEY:
+			if (!*optarg)
+				return ctl_usage("", "--key needs a file");
+			ctl->key_file = optarg;
 			break;
 		case 'h': help_all(); return 0;
 		case OPT_VERSION: puts("leasectl " LEASED_VERSION); return 0;

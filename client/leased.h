@@ -54,7 +54,9 @@ struct leased_election;
 struct leased_options {
 	/*
 	 * Comma-separated addresses, tried in turn: unix:/path, tcp:127.0.0.1:port, tcp:[::1]:port,
-	 * tcp:localhost:port. Other names are not looked up.
+	 * tcp:localhost:port, or over a network, encrypted and authenticated by keys of both sides,
+	 * leased://10.0.0.5:port/leased-server-pub:... with what `leasectl keygen --server` or the
+	 * daemon's log says of its key. Names of hosts are not looked up.
 	 * NULL: $LEASED_SERVER, or unix:/run/leased/leased.sock.
 	 */
 	const char *servers;
@@ -67,13 +69,18 @@ struct leased_options {
 	int64_t timeout_ms;
 	/* Taken off every deadline, at most half of a ttl. 0: a tenth of the ttl, at most 1 s. */
 	int64_t margin_ms;
+	/*
+	 * The file with our own key, which `leasectl keygen` makes; for leased:// addresses only. NULL:
+	 * $LEASED_KEY_FILE, or ~/.config/leased/key. Read once, here.
+	 */
+	const char *key_file;
 };
 
 /*
  * Makes a client, connects to the first address that answers and starts the background thread.
  * NULL options: defaults. The thread blocks all signals.
- * LEASED_EUSAGE: an address or a time cannot be used. LEASED_EUNAVAILABLE: no daemon answered in time.
- * LEASED_EDENIED, LEASED_EVERSION, LEASED_EPROTO: the only one refuses. LEASED_ENOMEM, LEASED_EINTERNAL.
+ * LEASED_EUSAGE: an address or a time cannot be used. LEASED_ECONFIG: the key cannot be used.
+ * LEASED_EUNAVAILABLE: no daemon answered in time. LEASED_EDENIED, LEASED_EVERSION, LEASED_EPROTO: the only one refuses. LEASED_ENOMEM, LEASED_EINTERNAL.
  */
 LEASED_API int leased_client_open(struct leased_client **ret_client, const struct leased_options *options,
 	struct leased_error *err);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "key.h"
 #include "status.h"
 
 static int parse_unix(struct address *ret_address, const char *path, struct leased_error *err)
@@ -43,11 +44,11 @@ static int parse_port(uint16_t *ret_port, const char *text, struct leased_error 
 	unsigned long port = 0;
 
 	if (digits == 0 || digits > 5 || text[digits] != '\0')
-		return fail(err, LEASED_EUSAGE, "the port of a tcp: address is not a number");
+		return fail(err, LEASED_EUSAGE, "the port of the address is not a number");
 	for (size_t i = 0; i < digits; i++)
 		port = port * 10 + (unsigned long)(text[i] - '0');
 	if (port > UINT16_MAX)
-		return fail(err, LEASED_EUSAGE, "the port of a tcp: address is over 65535");
+		return fail(err, LEASED_EUSAGE, "the port of the address is over 65535");
 	*ret_port = (uint16_t)port;
 	return 0;
 }
@@ -61,7 +62,7 @@ static int parse_tcp(struct address *ret_address, const char *text, struct lease
 	int rc;
 
 	if (!colon || strchr(colon, ']')) /* the last colon may be the address's own */
-		return fail(err, LEASED_EUSAGE, "a tcp: address has no port (tcp:host:port)");
+		return fail(err, LEASED_EUSAGE, "the address has no port (host:port)");
 	len = (size_t)(colon - text);
 	has_brackets = len >= 2 && text[0] == '[' && colon[-1] == ']';
 	if (has_brackets) {
@@ -69,20 +70,45 @@ static int parse_tcp(struct address *ret_address, const char *text, struct lease
 		len -= 2;
 	}
 	if (len == 0)
-		return fail(err, LEASED_EUSAGE, "a tcp: address has no host (tcp:host:port)");
+		return fail(err, LEASED_EUSAGE, "the address has no host (host:port)");
 	if (len >= sizeof address.host)
-		return fail(err, LEASED_EUSAGE, "the host of a tcp: address is over %zu bytes long",
+		return fail(err, LEASED_EUSAGE, "the host of the address is over %zu bytes long",
 			sizeof address.host - 1);
 	memcpy(address.host, text, len);
 	if (has_brackets && !is_ipv6(address.host))
 		return fail(err, LEASED_EUSAGE, "what stands in brackets is not an IPv6 address");
 	if (!has_brackets && !is_host_name(address.host))
 		return fail(err, LEASED_EUSAGE,
-			"the host of a tcp: address is neither a name nor an IPv6 address in "
-			"brackets");
+			"the host of the address is neither a name nor an IPv6 address in brackets");
 	rc = parse_port(&address.port, colon + 1, err);
 	if (rc < 0)
 		return rc;
+	*ret_address = address;
+	return 0;
+}
+
+/* host:port/KEY: TCP to a daemon that proves to have the key. */
+static int parse_leased(struct address *ret_address, const char *text, struct leased_error *err)
+{
+	const char *slash = strchr(text, '/');
+	char place[sizeof ret_address->host + sizeof "[]:65535"];
+	struct address address;
+	struct leased_error why;
+	int rc;
+
+	if (!slash)
+		return fail(err, LEASED_EUSAGE,
+			"a leased: address has no key (leased://host:port/leased-server-pub:...)");
+	if ((size_t)(slash - text) >= sizeof place)
+		return fail(err, LEASED_EUSAGE, "the host of the address is too long");
+	memcpy(place, text, (size_t)(slash - text));
+	place[slash - text] = '\0';
+	rc = parse_tcp(&address, place, err);
+	if (rc < 0)
+		return rc;
+	if (key_parse(address.key, KEY_SERVER_PUBLIC, slash + 1, &why) < 0)
+		return fail(err, LEASED_EUSAGE, "the key in the address: %s", why.text);
+	address.has_key = true;
 	*ret_address = address;
 	return 0;
 }
@@ -93,18 +119,26 @@ int address_parse(struct address *ret_address, const char *text, struct leased_e
 		return parse_unix(ret_address, text + 5, err);
 	if (strncmp(text, "tcp:", 4) == 0)
 		return parse_tcp(ret_address, text + 4, err);
+	if (strncmp(text, "leased://", 9) == 0)
+		return parse_leased(ret_address, text + 9, err);
 	return fail(err, LEASED_EUSAGE,
-		"an address is unix:/path, tcp:host:port or tcp:[IPv6 address]:port");
+		"an address is unix:/path, tcp:host:port, tcp:[IPv6 address]:port or leased://host:port/KEY");
 }
 
 void address_format(char out[static ADDRESS_TEXT_SIZE], const struct address *address)
 {
-	if (address->kind == ADDRESS_UNIX)
+	bool is_ipv6_literal = strchr(address->host, ':');
+	char key[1 + KEY_TEXT_SIZE] = "/";
+
+	if (address->kind == ADDRESS_UNIX) {
 		snprintf(out, ADDRESS_TEXT_SIZE, "unix:%s", address->path);
-	else if (strchr(address->host, ':'))
-		snprintf(out, ADDRESS_TEXT_SIZE, "tcp:[%s]:%u", address->host, address->port);
-	else
-		snprintf(out, ADDRESS_TEXT_SIZE, "tcp:%s:%u", address->host, address->port);
+		return;
+	}
+	if (address->has_key)
+		key_format(key + 1, KEY_SERVER_PUBLIC, address->key);
+	snprintf(out, ADDRESS_TEXT_SIZE, "%s%s%s%s:%u%s", address->has_key ? "leased://" : "tcp:",
+		is_ipv6_literal ? "[" : "", address->host, is_ipv6_literal ? "]" : "", address->port,
+		address->has_key ? key : "");
 }
 
 int address_to_socket(struct sockaddr_storage *ret_socket, socklen_t *ret_len,

@@ -4,6 +4,7 @@
  */
 #include "config_table.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <libpq-fe.h>
 #include <stdlib.h>
@@ -23,7 +24,11 @@ static const struct option_row rows[] = {
 	{ "notify_database", TYPE_CONNINFO, FIELD(notify_database), "", 0, 0,
 		"a direct connection for LISTEN where database goes through a pool" },
 	{ "listen", TYPE_LISTEN, 0, DEFAULT_LISTEN, 0, 0,
-		"unix:/path, tcp:127.0.0.1:7420 or tcp:[::1]:7420; repeat it for more" },
+		"unix:/path, tcp:127.0.0.1:7420 or tcp:[::1]:7420, other addresses with key; repeat it for more" },
+	{ "key", TYPE_PATH, FIELD(key), "", 0, 0,
+		"file that `leasectl keygen --server` made: all TCP is encrypted, and clients show their keys" },
+	{ "key_next", TYPE_PATH, FIELD(key_next), "", 0, 0,
+		"file of a second key that is good as well, while clients learn it" },
 	{ "socket_mode", TYPE_OCTAL, FIELD(socket_mode), "0660", 0, 0777,
 		"who may connect to Unix sockets" },
 	{ "log_level", TYPE_LEVEL, 0, "info", 0, 0, "error, warn, info or debug" },
@@ -40,6 +45,10 @@ static const struct option_row rows[] = {
 		"how often waiters look for releases elsewhere" },
 	{ "handshake_timeout", TYPE_MS, FIELD(handshake_timeout_ms), "5s", 100, 600000,
 		"from accept to a whole hello" },
+	{ "max_handshakes", TYPE_COUNT, FIELD(max_handshakes), "2000", 10, 100000,
+		"connections with key that have not shown who they are, in all" },
+	{ "max_handshakes_per_address", TYPE_COUNT, FIELD(max_handshakes_per_address), "500", 1, 100000,
+		"the same for one IPv4 address or IPv6 /64" },
 	{ "idle_timeout", TYPE_MS, FIELD(idle_timeout_ms), "1m", 1000, 86400000,
 		"a client that says nothing for so long is closed" },
 	{ "request_timeout", TYPE_MS, FIELD(request_timeout_ms), "10s", 100, 600000,
@@ -120,6 +129,13 @@ static int take_conninfo(char **field, const char *value, struct leased_error *e
 	return config_take_text(field, value, err);
 }
 
+static bool is_literal(const struct address *address)
+{
+	struct in6_addr any;
+
+	return inet_pton(AF_INET, address->host, &any) == 1 || inet_pton(AF_INET6, address->host, &any) == 1;
+}
+
 static int take_listen(struct config *c, const char *value, struct leased_error *err)
 {
 	struct address address;
@@ -127,10 +143,11 @@ static int take_listen(struct config *c, const char *value, struct leased_error 
 
 	if (rc < 0)
 		return rc;
-	if (address.kind == ADDRESS_TCP && !address_is_loopback_literal(&address))
+	if (address.kind == ADDRESS_TCP && !is_literal(&address))
+		return fail(err, LEASED_ECONFIG, "%s: host names are not looked up: use an IP address", value);
+	if (address.has_key)
 		return fail(err, LEASED_ECONFIG,
-			"%s: TCP beyond loopback needs keys, which this version does not have: use 127.0.0.1, [::1] or a Unix socket",
-			value);
+			"leased: addresses are for clients: listen on tcp:host:port, and name a file in key");
 	if (c->n_listen == CONFIG_LISTEN_MAX)
 		return fail(err, LEASED_ECONFIG, "more than %d addresses", CONFIG_LISTEN_MAX);
 	c->listen[c->n_listen++] = address;
@@ -196,6 +213,7 @@ int config_take_value(struct config *c, const struct option_row *row, const char
 
 	switch (row->type) {
 	case TYPE_CONNINFO: return take_conninfo((char **)(void *)field, value, err);
+	case TYPE_PATH: return config_take_text((char **)(void *)field, value, err);
 	case TYPE_LISTEN: return take_listen(c, value, err);
 	case TYPE_OCTAL: return take_number((int64_t *)(void *)field, row, value, 8, err);
 	case TYPE_COUNT: return take_number((int64_t *)(void *)field, row, value, 10, err);
@@ -296,8 +314,25 @@ static int take_defaults(struct config *c, struct leased_error *err)
 	return 0;
 }
 
+/* Loopback alone may do without: whoever is there could read the daemon's files as well. */
+static int check_keys(const struct config *c, struct leased_error *err)
+{
+	if (*c->key_next && !*c->key)
+		return fail(err, LEASED_ECONFIG, "key_next goes with key");
+	for (size_t i = 0; i < c->n_listen && !*c->key; i++)
+		if (c->listen[i].kind == ADDRESS_TCP && !address_is_loopback_literal(&c->listen[i]))
+			return fail(err, LEASED_ECONFIG,
+				"listen on tcp:%s: TCP beyond loopback needs key (leasectl keygen --server), or use 127.0.0.1, [::1] or a Unix socket",
+				c->listen[i].host);
+	return 0;
+}
+
 static int check_together(struct config *c, struct leased_error *err)
 {
+	int rc = check_keys(c, err);
+
+	if (rc < 0)
+		return rc;
 	if (c->ttl_min_ms > c->ttl_max_ms)
 		return fail(err, LEASED_ECONFIG, "ttl_min is above ttl_max");
 	if (c->dev && *c->database)
@@ -404,6 +439,8 @@ void config_take_over(struct config *running, struct config *fresh, char ret_kep
 	*running = *fresh;
 	running->data_dir = was.data_dir;
 	running->file = was.file;
+	fresh->key = was.key; /* what it had goes with it */
+	fresh->key_next = was.key_next;
 	*ret_kept = '\0';
 	for (size_t i = 0; i < N_ROWS; i++) {
 		if (!is_used_at_start(rows[i].key) || !keep(&rows[i], running, &was))
@@ -421,7 +458,9 @@ void config_fini(struct config *config)
 	free(config->notify_database);
 	free(config->data_dir);
 	free(config->file);
-	config->database = config->notify_database = config->data_dir = config->file = NULL;
+	free(config->key);
+	free(config->key_next);
+	config->database = config->notify_database = config->data_dir = config->file = config->key = config->key_next = NULL;
 }
 
 void config_help(FILE *out)

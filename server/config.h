@@ -39,6 +39,8 @@ struct config {
 	char *notify_database;  /* the same for LISTEN, "": database */
 	struct address listen[CONFIG_LISTEN_MAX];
 	size_t n_listen;
+	char *key;              /* file of the key for TCP, "": none */
+	char *key_next;         /* file of a second one, good as well; "": none */
 	int64_t socket_mode;    /* of Unix sockets, octal in the file */
 	enum log_level log_level;
 	bool log_json;
@@ -52,6 +54,8 @@ struct config {
 	int64_t idle_timeout_ms;      /* a client that says nothing for so long is closed */
 	int64_t request_timeout_ms;   /* a request that is not answered by then is unavailable */
 	int64_t max_clients;
+	int64_t max_handshakes;       /* sealed connections of which it is not known who is there */
+	int64_t max_handshakes_per_address;
 	int64_t max_queued;           /* operations waiting for the database */
 	int64_t max_waiters;
 	int64_t max_watches;
@@ -74,8 +78,7 @@ struct config {
  * file and no options. argv[0] is skipped.
  * LEASED_EUSAGE for flags, LEASED_ECONFIG for the file. On failure ret_config is untouched.
  * Bounds that depend on each other (ttl_min <= ttl_max) are checked; at least one listen address
- * unless dev; TCP addresses must be loopback literals (TCP beyond loopback needs keys, which this
- * version does not have: say so).
+ * unless dev; TCP beyond loopback literals needs key.
  */
 int config_load(struct config *ret_config, int argc, char *const argv[], struct leased_error *err);
 

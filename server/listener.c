@@ -90,10 +90,6 @@ static int bind_tcp(struct listener *l, uv_loop_t *loop, const struct address *a
 {
 	struct sockaddr_storage addr;
 
-	if (!address_is_loopback_literal(address))
-		return fail(err, LEASED_ECONFIG,
-			"listen on %s: TCP beyond loopback needs keys, which this version does not have: use 127.0.0.1, [::1] or a Unix socket",
-			address->host);
 	if (uv_ip4_addr(address->host, address->port, (struct sockaddr_in *)&addr) < 0 &&
 		uv_ip6_addr(address->host, address->port, (struct sockaddr_in6 *)&addr) < 0)
 		return fail(err, LEASED_ECONFIG, "listen on %s: not an address", address->host);

@@ -25,8 +25,8 @@ struct listener {
 
 /*
  * Binds and listens. socket_mode is of a Unix socket, in force from the moment it can be seen; a
- * socket left behind by a dead daemon is replaced, one that answers is not. TCP takes loopback
- * literals only. on_connection accepts what waits on stream; when it cannot, and says so with a negative
+ * socket left behind by a dead daemon is replaced, one that answers is not. TCP takes literal
+ * addresses only. on_connection accepts what waits on stream; when it cannot, and says so with a negative
  * status, the connection is offered again by listener_retry.
  * LEASED_ECONFIG with what to do; then nothing is open, but the loop must run once to close.
  */

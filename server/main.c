@@ -15,7 +15,7 @@ static int run(struct config *config, int argc, char *argv[], struct leased_erro
 {
 	switch (config->command) {
 	case CONFIG_RUN: return server_run(config, argc, argv, err);
-	case CONFIG_CHECK: return 0;
+	case CONFIG_CHECK: return server_check(config, err);
 	case CONFIG_SCHEMA_PRINT: schema_print(stdout); return 0;
 	case CONFIG_SCHEMA_APPLY: return schema_apply(config, err);
 	case CONFIG_SCHEMA_STATUS: return schema_status(config, stdout, err);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "key.h"
 #include "status.h"
 
 /* The look-up itself has failed; anything else says that there is no such user (getpwnam(3), NOTES). */
@@ -83,4 +84,15 @@ int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream, st
 	p.len = strlen(p.name);
 	*ret_principal = p;
 	return 0;
+}
+
+void principal_of_key(struct principal *ret_principal, const uint8_t key[static NOISE_KEY_LEN], const char *peer)
+{
+	struct principal p = { .uid = (uid_t)-1, .has_key = true };
+
+	memcpy(p.key, key, sizeof p.key);
+	snprintf(p.peer, sizeof p.peer, "%s", peer);
+	key_format(p.name, KEY_CLIENT_PUBLIC, key);
+	p.len = strlen(p.name);
+	*ret_principal = p;
 }

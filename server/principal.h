@@ -5,19 +5,25 @@
 #ifndef PRINCIPAL_H
 #define PRINCIPAL_H
 
+#include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include <uv.h>
 
 #include "leased_status.h"
+#include "noise_cipher.h"
 
 #define PRINCIPAL_SIZE 256
 
 struct principal {
-	char name[PRINCIPAL_SIZE]; /* USER@HOST behind a Unix socket, loopback@HOST behind TCP */
+	char name[PRINCIPAL_SIZE]; /* USER@HOST behind a Unix socket, loopback@HOST behind plain TCP; else by its key */
 	size_t len;
 	pid_t pid;                 /* of a Unix peer as the kernel tells it (SO_PEERCRED), else 0 */
 	uid_t uid;                 /* likewise, else (uid_t)-1 */
+	bool has_key;              /* of a sealed connection: */
+	uint8_t key[NOISE_KEY_LEN]; /* the public key whose secret the client has shown to have */
+	char peer[INET6_ADDRSTRLEN]; /* and its address */
 };
 
 /*
@@ -25,5 +31,11 @@ struct principal {
  * LEASED_EUNAVAILABLE: it could not be looked up, but may be later.
  */
 int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream, struct leased_error *err);
+
+/*
+ * Who has this public key, proven by the handshake. It is named by the key itself: that the key is a known one,
+ * and how its owner is called, is for the rules of authorized_clients to say.
+ */
+void principal_of_key(struct principal *ret_principal, const uint8_t key[static NOISE_KEY_LEN], const char *peer);
 
 #endif

@@ -12,12 +12,14 @@
 #include "devpg.h"
 #include "engine.h"
 #include "holdings.h"
+#include "keyring.h"
 #include "listener.h"
 #include "log.h"
 #include "notices.h"
 #include "notify_ready.h"
 #include "session.h"
 #include "status.h"
+#include "strangers.h"
 #include "trim.h"
 #include "watch.h"
 
@@ -36,6 +38,8 @@ struct server {
 	struct watches *watches;
 	struct notices notices;
 	struct trim trim;
+	struct keyring ring;
+	struct strangers strangers;
 	struct sessions sessions;
 	struct listener listeners[CONFIG_LISTEN_MAX];
 	uv_signal_t signals[SIGNAL_COUNT];
@@ -71,6 +75,7 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct server *srv = timer->data;
 
+	strangers_tick(&srv->strangers);
 	sessions_tick(&srv->sessions);
 	for (size_t i = 0; i < CONFIG_LISTEN_MAX; i++)
 		listener_retry(&srv->listeners[i]);
@@ -97,19 +102,38 @@ static int take_devpg(const struct devpg *devpg, struct config *config, struct l
 	return 0;
 }
 
+/* New keys count for connections that come from now on. */
+static int reload_keys(struct server *srv, const struct config *fresh, struct leased_error *err)
+{
+	struct keyring ring;
+	int rc;
+
+	if (!*fresh->key != !srv->ring.n)
+		return fail(err, LEASED_ECONFIG, "key: whether TCP is encrypted changes at a restart only");
+	rc = keyring_load(&ring, fresh, err);
+	if (rc < 0)
+		return rc;
+	keyring_fini(&srv->ring);
+	srv->ring = ring;
+	keyring_log(&ring);
+	return 0;
+}
+
 static void reload(struct server *srv)
 {
 	char kept[CONFIG_KEPT_SIZE];
 	struct leased_error err;
 	struct config fresh;
 	int rc = config_load(&fresh, srv->argc, srv->argv, &err);
+	bool loaded = rc == 0;
 
-	if (rc == 0 && fresh.dev) {
+	if (rc == 0 && fresh.dev)
 		rc = take_devpg(&srv->devpg, &fresh, &err);
-		if (rc < 0)
-			config_fini(&fresh);
-	}
+	if (rc == 0)
+		rc = reload_keys(srv, &fresh, &err);
 	if (rc < 0) {
+		if (loaded)
+			config_fini(&fresh);
 		log_event(LOG_ERROR, "reload_failed", "why", 's', err.text, NULL);
 		return;
 	}
@@ -136,7 +160,18 @@ static int on_connection(void *owner, uv_stream_t *stream)
 {
 	struct server *srv = owner;
 
+	/* With keys there is no plain TCP, on loopback neither: other users, containers and forwarders are there too. */
+	if (stream->type == UV_TCP && srv->ring.n > 0)
+		return strangers_accept(&srv->strangers, stream);
 	return session_accept(&srv->sessions, stream);
+}
+
+/* A client has shown that it has the secret of arrival->key: here is the place to ask whether that is a known one. */
+static void on_known(void *owner, uv_loop_t *loop, const struct arrival *arrival)
+{
+	struct server *srv = owner;
+
+	session_adopt(&srv->sessions, loop, arrival);
 }
 
 static void on_turn(void *owner, int64_t daemon, struct text name)
@@ -231,6 +266,7 @@ static void log_ready(const struct server *srv)
 			strcat(all, ",");
 		strcat(all, one);
 	}
+	keyring_log(&srv->ring);
 	log_event(LOG_INFO, "ready", "version", 's', LEASED_VERSION, "listen", 's', all, NULL);
 	notify_ready();
 }
@@ -337,9 +373,19 @@ static void stop(struct server *srv)
 	watches_leave(srv->watches);
 	for (size_t i = 0; i < srv->config->n_listen; i++)
 		listener_close(&srv->listeners[i]);
+	strangers_close(&srv->strangers);
 	sessions_pause(&srv->sessions);
 	srv->drain_until_ms = clock_ms() + srv->config->drain_timeout_ms;
 	uv_timer_start(&srv->drain, on_drain, 0, 20);
+}
+
+int server_check(const struct config *config, struct leased_error *err)
+{
+	struct keyring ring = { 0 };
+	int rc = keyring_load(&ring, config, err);
+
+	keyring_fini(&ring);
+	return rc;
 }
 
 int server_run(struct config *config, int argc, char *const argv[], struct leased_error *err)
@@ -353,6 +399,9 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 	signal(SIGPIPE, SIG_IGN);
 	raise_limit();
 	srv = (struct server){ .config = config, .argc = argc, .argv = argv };
+	rc = keyring_load(&srv.ring, config, err);
+	if (rc < 0)
+		return rc;
 	rc = start_dev(&srv, err);
 	if (rc < 0)
 		goto stop_dev;
@@ -366,6 +415,7 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 		goto run_dry;
 	}
 	trim_start(&srv.trim, &srv.loop, srv.engine, config);
+	strangers_init(&srv.strangers, config, &srv.ring, on_known, &srv);
 	sessions_init(&srv.sessions, config, srv.engine, srv.holdings, srv.watches);
 	srv.sessions.notices_problem = srv.notices.why;
 	rc = notices_start(&srv.notices, &srv.loop, config, store_daemon(engine_store(srv.engine)),
@@ -382,5 +432,6 @@ run_dry:
 	log_event(LOG_INFO, "stopped", NULL);
 stop_dev:
 	devpg_stop(&srv.devpg);
+	keyring_fini(&srv.ring);
 	return rc;
 }

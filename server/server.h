@@ -14,4 +14,7 @@
  */
 int server_run(struct config *config, int argc, char *const argv[], struct leased_error *err);
 
+/* Whether the keys that config names can be used: what --check-config looks at besides config_load. */
+int server_check(const struct config *config, struct leased_error *err);
+
 #endif

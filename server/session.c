@@ -3,6 +3,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "call.h"
 #include "clock.h"
@@ -59,23 +60,22 @@ void sessions_init(struct sessions *all, const struct config *config, struct eng
 	list_init(&all->dirty);
 }
 
-static int init_stream(struct session *s, uv_stream_t *listener)
+static int init_stream(struct session *s, uv_loop_t *loop, uv_handle_type type)
 {
-	if (listener->type == UV_TCP)
-		return uv_tcp_init(listener->loop, &s->transport.u.tcp);
-	return uv_pipe_init(listener->loop, &s->transport.u.pipe, 0);
+	if (type == UV_TCP)
+		return uv_tcp_init(loop, &s->transport.u.tcp);
+	return uv_pipe_init(loop, &s->transport.u.pipe, 0);
 }
 
-int session_accept(struct sessions *all, uv_stream_t *listener)
+/* A session whose stream has no connection yet; NULL: out of memory. */
+static struct session *new_session(struct sessions *all, uv_loop_t *loop, uv_handle_type type)
 {
 	struct session *s = calloc(1, sizeof *s);
-	struct leased_error err;
-	uint32_t left_out;
 
-	if (!s || init_stream(s, listener) < 0) {
+	if (!s || init_stream(s, loop, type) < 0) {
 		free(s);
 		log_event(LOG_ERROR, "accept_failed", "why", 's', "out of memory", NULL);
-		return LEASED_ENOMEM;
+		return NULL;
 	}
 	s->all = all;
 	s->heard_ms = clock_ms();
@@ -90,26 +90,62 @@ int session_accept(struct sessions *all, uv_stream_t *listener)
 	s->transport.events = &transport_events;
 	s->transport.u.handle.data = &s->transport;
 	s->transport.data = s;
-	if (uv_accept(listener, &s->transport.u.stream) < 0) {
-		session_close(s, LEASED_OK, NULL);
-		return 0;
-	}
-	if (principal_of_stream(&s->principal, &s->transport.u.stream, &err) < 0) {
-		session_close(s, err.status, err.text);
-		return 0;
-	}
-	if (listener->type == UV_TCP)
+	return s;
+}
+
+/* Begins to read, if there is room for one more. */
+static void begin(struct session *s)
+{
+	struct sessions *all = s->all;
+	uint32_t left_out;
+
+	if (s->transport.u.handle.type == UV_TCP)
 		uv_tcp_nodelay(&s->transport.u.tcp, 1);
 	if (all->n > (size_t)all->config->max_clients) {
 		if (log_allowed(&all->stranger_limit, clock_ms(), &left_out))
 			log_event(LOG_WARN, "too_many_clients", "max", 'd',
 				all->config->max_clients, "left_out", 'u', (uint64_t)left_out, NULL);
 		session_close(s, LEASED_EBUSY, "too many clients: raise max_clients");
-		return 0;
-	}
-	if (transport_start(&s->transport, &transport_events, s, FRAME_HELLO_MAX) < 0)
+	} else if (transport_start(&s->transport, &transport_events, s, FRAME_HELLO_MAX) < 0) {
 		session_close(s, LEASED_OK, NULL);
+	}
+}
+
+int session_accept(struct sessions *all, uv_stream_t *listener)
+{
+	struct session *s = new_session(all, listener->loop, listener->type);
+	struct leased_error err;
+
+	if (!s)
+		return LEASED_ENOMEM;
+	if (uv_accept(listener, &s->transport.u.stream) < 0)
+		session_close(s, LEASED_OK, NULL);
+	else if (principal_of_stream(&s->principal, &s->transport.u.stream, &err) < 0)
+		session_close(s, err.status, err.text);
+	else
+		begin(s);
 	return 0;
+}
+
+void session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *arrival)
+{
+	struct session *s = new_session(all, loop, UV_TCP);
+
+	if (!s || uv_tcp_open(&s->transport.u.tcp, arrival->fd) < 0) {
+		close(arrival->fd);
+		if (s)
+			session_close(s, LEASED_OK, NULL);
+		return;
+	}
+	s->heard_ms = arrival->accepted_ms; /* its time for a hello has begun there */
+	principal_of_key(&s->principal, arrival->key, arrival->peer);
+	if (transport_use_seal(&s->transport, arrival->keys) < 0) {
+		session_close(s, LEASED_OK, NULL);
+		return;
+	}
+	begin(s);
+	if (s->state == SESSION_HANDSHAKE)
+		transport_feed(&s->transport, arrival->data, arrival->len);
 }
 
 /* The longest silent stays first. */

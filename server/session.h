@@ -10,6 +10,7 @@
 #include "holdings.h"
 #include "list.h"
 #include "principal.h"
+#include "strangers.h"
 #include "transport.h"
 #include "watch.h"
 
@@ -73,6 +74,9 @@ void sessions_init(struct sessions *all, const struct config *config, struct eng
  * of clients it is told so and closed. 0, or LEASED_ENOMEM: it still waits.
  */
 int session_accept(struct sessions *all, uv_stream_t *listener);
+
+/* A session for a client that has shown its key over a sealed connection, whose descriptor it takes. */
+void session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *arrival);
 
 /* Says why (unless status is LEASED_OK), then closes. Idempotent. */
 void session_close(struct session *s, int status, const char *why);

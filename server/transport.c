@@ -105,6 +105,33 @@ static int take_input(struct transport *t, const uint8_t *data, size_t len)
 	return 0;
 }
 
+/* What the records hold is the stream of frames; they need not begin or end together. */
+static int take_sealed(struct transport *t, uint8_t *data, size_t len)
+{
+	const uint8_t *text = NULL;
+	int n = 0;
+
+	do {
+		n = transport_seal_open(t->seal, FRAME_HEADER_LEN + t->frame_max, &data, &len, &text);
+		if (n > 0) {
+			int rc = take_input(t, text, (size_t)n);
+
+			if (rc < 0)
+				return rc;
+		}
+	} while (n > 0 && len > 0 && !t->closing);
+	return n < 0 ? n : 0;
+}
+
+static void end_of_input(struct transport *t, int rc)
+{
+	if (rc == LEASED_EPROTO)
+		end(t, rc, t->seal ? "a record that does not open, or a frame of length 0 or over the limit" :
+				     "a frame of length 0 or over the limit");
+	else if (rc < 0)
+		end(t, rc, "out of memory");
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
 	struct transport *t = stream->data;
@@ -116,11 +143,22 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 		end(t, LEASED_OK, n == UV_EOF ? "the client has closed" : uv_strerror((int)n));
 		return;
 	}
-	rc = take_input(t, (const uint8_t *)buf->base, (size_t)n);
-	if (rc == LEASED_EPROTO)
-		end(t, rc, "a frame of length 0 or over the limit");
-	else if (rc < 0)
-		end(t, rc, "out of memory");
+	if (t->seal)
+		rc = take_sealed(t, (uint8_t *)buf->base, (size_t)n);
+	else
+		rc = take_input(t, (const uint8_t *)buf->base, (size_t)n);
+	end_of_input(t, rc);
+}
+
+int transport_use_seal(struct transport *t, const struct handshake_keys *keys)
+{
+	t->seal = transport_seal_new(keys);
+	return t->seal ? 0 : LEASED_ENOMEM;
+}
+
+void transport_feed(struct transport *t, const uint8_t *data, size_t len)
+{
+	end_of_input(t, take_input(t, data, len));
 }
 
 int transport_start(struct transport *t, const struct transport_events *events, void *data,
@@ -229,12 +267,31 @@ size_t transport_unsent(const struct transport *t)
 	return t->out_len + t->writing_len;
 }
 
+/* What goes to the kernel, or to libuv, is sealed; what still gathers is not. */
+static bool seal_out(struct transport *t)
+{
+	size_t len;
+	uint8_t *sealed;
+
+	if (!t->seal)
+		return true;
+	sealed = transport_seal_close(t->seal, t->out, t->out_len, &len);
+	if (!sealed) {
+		end(t, LEASED_OK, "out of memory, or of what one connection may seal");
+		return false;
+	}
+	drop_out(t);
+	t->out = sealed;
+	t->out_len = t->out_size = len;
+	return true;
+}
+
 void transport_flush(struct transport *t)
 {
 	uv_buf_t buf;
 	int n;
 
-	if (t->out_len == 0 || t->writing || t->closing || t->broken)
+	if (t->out_len == 0 || t->writing || t->closing || t->broken || !seal_out(t))
 		return;
 	buf = uv_buf_init((char *)t->out, (unsigned)t->out_len);
 	n = uv_try_write(&t->u.stream, &buf, 1);
@@ -256,6 +313,7 @@ static void on_handle_closed(uv_handle_t *handle)
 
 	drop_partial(t);
 	drop_out(t);
+	transport_seal_free(t->seal);
 	free(t->writing);
 	t->events->on_closed(t);
 }

@@ -1,5 +1,5 @@
 /*
- * transport.h - frames in and out of one uv_stream, with bounds on both sides. Loop thread.
+ * transport.h - frames in and out of one uv_stream, plain or sealed, with bounds on both sides. Loop thread.
  *
  * Output gathers in a buffer and is written by transport_flush, once a loop turn; a peer that does not
  * read is told off when the buffer is over its limit.
@@ -12,6 +12,7 @@
 
 #include "frame.h"
 #include "leased_status.h"
+#include "transport_seal.h"
 
 /* Unsent output over this closes the connection. */
 #define TRANSPORT_OUT_MAX (4 * 1024 * 1024)
@@ -38,6 +39,7 @@ struct transport {
 	} u;
 	const struct transport_events *events;
 	void *data;
+	struct transport_seal *seal; /* NULL: plain */
 	uint8_t *partial;    /* the start of a frame whose end has not come */
 	size_t partial_len, partial_size;
 	size_t frame_max;
@@ -52,6 +54,17 @@ struct transport {
 /* u holds an accepted stream. frame_max: see transport_set_frame_max. Starts to read. */
 int transport_start(struct transport *t, const struct transport_events *events, void *data,
 	size_t frame_max);
+
+/*
+ * Before transport_start: what travels is sealed with keys, of which it takes a copy. 0 or LEASED_ENOMEM.
+ */
+int transport_use_seal(struct transport *t, const struct handshake_keys *keys);
+
+/*
+ * After transport_start: takes what was read and opened before, as if it came now. As with any input, the
+ * transport may be closing afterwards.
+ */
+void transport_feed(struct transport *t, const uint8_t *data, size_t len);
 
 /* The longest frame that is taken from here on. */
 void transport_set_frame_max(struct transport *t, size_t frame_max);

@@ -9,6 +9,9 @@
 #define L50  "llllllllllllllllllllllllllllllllllllllllllllllllll"
 #define L100 L50 L50
 
+#define KEY   "leased-server-pub:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh-xn8E9" /* of the bytes 0 to 31 */
+#define WRONG "leased-server-pub:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh-An8E9"
+
 enum { BAD, UNIX, TCP, LOOPBACK };
 
 static struct address_case {
@@ -60,6 +63,17 @@ static struct address_case {
 	{ "half a bracket is refused", "tcp:[::1:7420", BAD, NULL, 0 },
 	{ "a space in the host is refused", "tcp:a b:7420", BAD, NULL, 0 },
 	{ "a comma in the host is refused", "tcp:a,b:7420", BAD, NULL, 0 },
+	{ "a place with its key", "leased://10.0.0.5:7420/" KEY, TCP, "10.0.0.5", 7420 },
+	{ "an IPv6 place with its key", "leased://[::1]:7420/" KEY, LOOPBACK, "::1", 7420 },
+	{ "the longest host with a key", "leased://" L100 L100 L50 "123:65535/" KEY, TCP, L100 L100 L50 "123", 65535 },
+	{ "a longer host with a key is refused", "leased://" L100 L100 L50 "1234:1/" KEY, BAD, NULL, 0 },
+	{ "a much longer host with a key is refused", "leased://" L100 L100 L100 ":1/" KEY, BAD, NULL, 0 },
+	{ "a place without the key is refused", "leased://10.0.0.5:7420", BAD, NULL, 0 },
+	{ "an empty key is refused", "leased://10.0.0.5:7420/", BAD, NULL, 0 },
+	{ "a key that does not fit its checksum is refused", "leased://10.0.0.5:7420/" WRONG, BAD, NULL, 0 },
+	{ "text behind the key is refused", "leased://10.0.0.5:7420/" KEY "/", BAD, NULL, 0 },
+	{ "a key behind a tcp: address is refused", "tcp:10.0.0.5:7420/" KEY, BAD, NULL, 0 },
+	{ "a key without a port is refused", "leased://10.0.0.5/" KEY, BAD, NULL, 0 },
 };
 
 static void check_case(void **state)
@@ -79,6 +93,7 @@ static void check_case(void **state)
 	assert_int_equal(address.kind, c->want == UNIX ? ADDRESS_UNIX : ADDRESS_TCP);
 	assert_string_equal(c->want == UNIX ? address.path : address.host, c->host);
 	assert_int_equal(address.port, c->port);
+	assert_int_equal(address.has_key, strncmp(c->text, "leased:", 7) == 0);
 	assert_int_equal(address_is_loopback_literal(&address), c->want == LOOPBACK);
 	address_format(out, &address);
 	assert_string_equal(out, c->text);
