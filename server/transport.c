@@ -120,6 +120,7 @@ static int take_sealed(struct transport *t, uint8_t *data, size_t len)
 				return rc;
 		}
 	} while (n > 0 && len > 0 && !t->closing);
+	transport_seal_forget(t->seal);
 	return n < 0 ? n : 0;
 }
 

@@ -36,15 +36,6 @@ static bool append(struct transport_seal *ts, const uint8_t *data, size_t len)
 	return true;
 }
 
-static void drop_raw(struct transport_seal *ts)
-{
-	if (ts->raw) /* it held a text */
-		sodium_memzero(ts->raw, ts->raw_size);
-	free(ts->raw);
-	ts->raw = NULL;
-	ts->raw_len = ts->raw_size = 0;
-}
-
 /* Of the record that has begun, what it still wants: its header, then the rest. */
 static size_t wants(const struct transport_seal *ts)
 {
@@ -91,7 +82,6 @@ int transport_seal_open(struct transport_seal *ts, size_t data_max, uint8_t **da
 
 	if (ts->raw_len > 0)
 		return open_parts(ts, max, data, len, ret_text);
-	drop_raw(ts); /* large records are rare: an idle client keeps no room for one */
 	used = sealed_parse(*data, *len, max);
 	if (used < 0)
 		return used;
@@ -104,6 +94,21 @@ int transport_seal_open(struct transport_seal *ts, size_t data_max, uint8_t **da
 	*data += used;
 	*len -= (size_t)used;
 	return open_record(ts, record, (size_t)used, ret_text);
+}
+
+static void drop_raw(struct transport_seal *ts)
+{
+	if (ts->raw) /* it held a text */
+		sodium_memzero(ts->raw, ts->raw_size);
+	free(ts->raw);
+	ts->raw = NULL;
+	ts->raw_len = ts->raw_size = 0;
+}
+
+void transport_seal_forget(struct transport_seal *ts)
+{
+	if (ts->raw_len == 0)
+		drop_raw(ts);
 }
 
 /* The bytes of all records that len bytes make. */

@@ -25,6 +25,9 @@ struct transport_seal *transport_seal_new(const struct handshake_keys *keys);
 int transport_seal_open(struct transport_seal *ts, size_t data_max, uint8_t **data, size_t *len,
 	const uint8_t **ret_text);
 
+/* The last text is not needed any more: a client that says nothing keeps no room. */
+void transport_seal_forget(struct transport_seal *ts);
+
 /* Seals len bytes into a buffer of their own, which the caller frees. NULL: no memory, or no more can be sealed. */
 uint8_t *transport_seal_close(struct transport_seal *ts, const uint8_t *data, size_t len, size_t *ret_len);
 

@@ -103,6 +103,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	assert(sodium_init() >= 0);
 	check_wire(data, size);
 	check_text(data, size);
-	check_stream(data, size);
+	check_stream(data, size < 1000 ? size : 1000); /* more takes long, and is the same again */
 	return 0;
 }
