@@ -203,7 +203,7 @@ int config_take_value(struct config *c, const struct option_row *row, const char
 	case TYPE_LEVEL:
 		rc = take_choice(&choice, value, levels, "error, warn, info, debug", err);
 		if (rc == 0)
-			c->log_level = (enum log_level)choice;
+			c->log_level = (enum log_level)(LOG_ERROR + choice);
 		return rc;
 	case TYPE_FORMAT:
 		rc = take_choice(&choice, value, formats, "logfmt, json", err);

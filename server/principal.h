@@ -9,15 +9,19 @@
 #include <sys/types.h>
 #include <uv.h>
 
+#include "access_key.h"
 #include "leased_status.h"
 
 #define PRINCIPAL_SIZE 256
 
 struct principal {
-	char name[PRINCIPAL_SIZE]; /* USER@HOST behind a Unix socket, loopback@HOST behind TCP */
+	char name[PRINCIPAL_SIZE]; /* USER@HOST behind a Unix socket; of a key the client's name; loopback@HOST */
 	size_t len;
 	pid_t pid;                 /* of a Unix peer as the kernel tells it (SO_PEERCRED), else 0 */
 	uid_t uid;                 /* likewise, else (uid_t)-1 */
+	gid_t gid;                 /* likewise, else (gid_t)-1 */
+	bool has_key;              /* this one, which the peer has proved to have */
+	uint8_t key[ACCESS_KEY_LEN];
 };
 
 /*
@@ -25,5 +29,12 @@ struct principal {
  * LEASED_EUNAVAILABLE: it could not be looked up, but may be later.
  */
 int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream, struct leased_error *err);
+
+/*
+ * All groups of a Unix peer as they were when it connected, the first one included; the caller frees. None of
+ * another stream. LEASED_EDENIED, LEASED_ENOMEM.
+ */
+int principal_groups(gid_t **ret_groups, size_t *ret_n, const struct principal *p, uv_stream_t *stream,
+	struct leased_error *err);
 
 #endif
