@@ -26,6 +26,10 @@ static const struct option_row rows[] = {
 		"unix:/path, tcp:127.0.0.1:7420 or tcp:[::1]:7420; repeat it for more" },
 	{ "socket_mode", TYPE_OCTAL, FIELD(socket_mode), "0660", 0, 0777,
 		"who may connect to Unix sockets" },
+	{ "authorized_clients", TYPE_PATH, FIELD(authorized_clients), "", 0, 0,
+		"who may do what, one client a line; without it everybody who can connect, but steal only the owner" },
+	{ "audit", TYPE_AUDIT, FIELD(audit), "denied", 0, 0,
+		"which requests are told in the log as event=audit: off, denied or all" },
 	{ "log_level", TYPE_LEVEL, 0, "info", 0, 0, "error, warn, info or debug" },
 	{ "log_format", TYPE_FORMAT, 0, "logfmt", 0, 0, "logfmt or json" },
 	{ "schema_apply", TYPE_BOOL, FIELD(schema_apply), "yes", 0, 0,
@@ -137,6 +141,14 @@ static int take_listen(struct config *c, const char *value, struct leased_error 
 	return 0;
 }
 
+/* It is read again on reload, wherever the daemon works by then. */
+static int take_path(char **field, const char *value, struct leased_error *err)
+{
+	if (*value && *value != '/')
+		return fail(err, LEASED_ECONFIG, "\"%s\" is no path that begins with /", value);
+	return config_take_text(field, value, err);
+}
+
 static int take_choice(int *ret_index, const char *value, const char *const choices[],
 	const char *all, struct leased_error *err)
 {
@@ -190,6 +202,7 @@ int config_take_value(struct config *c, const struct option_row *row, const char
 {
 	static const char *const levels[] = { "error", "warn", "info", "debug", NULL };
 	static const char *const formats[] = { "logfmt", "json", NULL };
+	static const char *const audits[] = { "off", "denied", "all", NULL };
 	static const char *const bools[] = { "no", "yes", NULL };
 	char *field = (char *)c + row->field;
 	int choice = 0, rc = 0;
@@ -200,6 +213,12 @@ int config_take_value(struct config *c, const struct option_row *row, const char
 	case TYPE_OCTAL: return take_number((int64_t *)(void *)field, row, value, 8, err);
 	case TYPE_COUNT: return take_number((int64_t *)(void *)field, row, value, 10, err);
 	case TYPE_MS: return take_duration((int64_t *)(void *)field, row, value, err);
+	case TYPE_PATH: return take_path((char **)(void *)field, value, err);
+	case TYPE_AUDIT:
+		rc = take_choice(&choice, value, audits, "off, denied, all", err);
+		if (rc == 0)
+			c->audit = (enum config_audit)choice;
+		return rc;
 	case TYPE_LEVEL:
 		rc = take_choice(&choice, value, levels, "error, warn, info, debug", err);
 		if (rc == 0)
@@ -404,6 +423,7 @@ void config_take_over(struct config *running, struct config *fresh, char ret_kep
 	*running = *fresh;
 	running->data_dir = was.data_dir;
 	running->file = was.file;
+	fresh->authorized_clients = was.authorized_clients;
 	*ret_kept = '\0';
 	for (size_t i = 0; i < N_ROWS; i++) {
 		if (!is_used_at_start(rows[i].key) || !keep(&rows[i], running, &was))
@@ -419,9 +439,11 @@ void config_fini(struct config *config)
 {
 	free(config->database);
 	free(config->notify_database);
+	free(config->authorized_clients);
 	free(config->data_dir);
 	free(config->file);
-	config->database = config->notify_database = config->data_dir = config->file = NULL;
+	config->database = config->notify_database = config->authorized_clients = NULL;
+	config->data_dir = config->file = NULL;
 }
 
 void config_help(FILE *out)

@@ -6,16 +6,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "access.h"
 #include "config.h"
 #include "schema.h"
 #include "server.h"
 #include "status.h"
 
+/* What SIGHUP or a start would read besides the options. */
+static int check(const struct config *config, struct leased_error *err)
+{
+	struct access *access = NULL;
+	int rc = *config->authorized_clients ? access_load(&access, config->authorized_clients, err) : 0;
+
+	access_free(access);
+	return rc;
+}
+
 static int run(struct config *config, int argc, char *argv[], struct leased_error *err)
 {
 	switch (config->command) {
 	case CONFIG_RUN: return server_run(config, argc, argv, err);
-	case CONFIG_CHECK: return 0;
+	case CONFIG_CHECK: return check(config, err);
 	case CONFIG_SCHEMA_PRINT: schema_print(stdout); return 0;
 	case CONFIG_SCHEMA_APPLY: return schema_apply(config, err);
 	case CONFIG_SCHEMA_STATUS: return schema_status(config, stdout, err);

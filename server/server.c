@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <uv.h>
 
+#include "access.h"
+#include "admit.h"
 #include "clock.h"
 #include "devpg.h"
 #include "engine.h"
@@ -97,15 +99,28 @@ static int take_devpg(const struct devpg *devpg, struct config *config, struct l
 	return 0;
 }
 
+static int load_access(struct access **ret_access, const struct config *config, struct leased_error *err)
+{
+	if (*config->authorized_clients)
+		return access_load(ret_access, config->authorized_clients, err);
+	return access_new_default(ret_access, err);
+}
+
 static void reload(struct server *srv)
 {
 	char kept[CONFIG_KEPT_SIZE];
+	struct access *access = NULL;
 	struct leased_error err;
 	struct config fresh;
 	int rc = config_load(&fresh, srv->argc, srv->argv, &err);
 
 	if (rc == 0 && fresh.dev) {
 		rc = take_devpg(&srv->devpg, &fresh, &err);
+		if (rc < 0)
+			config_fini(&fresh);
+	}
+	if (rc == 0) {
+		rc = load_access(&access, &fresh, &err);
 		if (rc < 0)
 			config_fini(&fresh);
 	}
@@ -118,6 +133,7 @@ static void reload(struct server *srv)
 	if (*kept)
 		log_event(LOG_WARN, "reload_incomplete", "unchanged", 's', kept, "why", 's',
 			"these change at a restart only", NULL);
+	admit_reload(&srv->sessions, access);
 	trim_reload(&srv->trim);
 	log_event(LOG_INFO, "reloaded", NULL);
 }
@@ -345,6 +361,7 @@ static void stop(struct server *srv)
 int server_run(struct config *config, int argc, char *const argv[], struct leased_error *err)
 {
 	static struct server srv;
+	struct access *access = NULL;
 	int rc;
 
 	if (sodium_init() < 0)
@@ -353,6 +370,9 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 	signal(SIGPIPE, SIG_IGN);
 	raise_limit();
 	srv = (struct server){ .config = config, .argc = argc, .argv = argv };
+	rc = load_access(&access, config, err);
+	if (rc < 0)
+		return rc;
 	rc = start_dev(&srv, err);
 	if (rc < 0)
 		goto stop_dev;
@@ -366,7 +386,8 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 		goto run_dry;
 	}
 	trim_start(&srv.trim, &srv.loop, srv.engine, config);
-	sessions_init(&srv.sessions, config, srv.engine, srv.holdings, srv.watches);
+	sessions_init(&srv.sessions, config, srv.engine, srv.holdings, srv.watches, access);
+	access = NULL;
 	srv.sessions.notices_problem = srv.notices.why;
 	rc = notices_start(&srv.notices, &srv.loop, config, store_daemon(engine_store(srv.engine)),
 		&notices_events, &srv, err);
@@ -379,8 +400,10 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 run_dry:
 	uv_run(&srv.loop, UV_RUN_DEFAULT);
 	uv_loop_close(&srv.loop);
+	sessions_fini(&srv.sessions);
 	log_event(LOG_INFO, "stopped", NULL);
 stop_dev:
+	access_free(access);
 	devpg_stop(&srv.devpg);
 	return rc;
 }

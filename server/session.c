@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admit.h"
 #include "call.h"
 #include "clock.h"
 #include "log.h"
@@ -48,15 +49,22 @@ static void move_to(struct session *s, enum session_state state)
 }
 
 void sessions_init(struct sessions *all, const struct config *config, struct engine *engine,
-	struct holdings *holdings, struct watches *watches)
+	struct holdings *holdings, struct watches *watches, struct access *access)
 {
 	*all = (struct sessions){ .config = config, .engine = engine, .holdings = holdings, .watches = watches,
-		.started_ms = clock_ms() };
+		.access = access, .started_ms = clock_ms() };
 	randombytes_buf(all->hash_key, sizeof all->hash_key);
 	list_init(&all->handshaking);
 	list_init(&all->ready);
 	list_init(&all->closing);
 	list_init(&all->dirty);
+}
+
+void sessions_fini(struct sessions *all)
+{
+	quotas_fini(&all->quotas);
+	access_free(all->access);
+	all->access = NULL;
 }
 
 static int init_stream(struct session *s, uv_stream_t *listener)
@@ -94,7 +102,7 @@ int session_accept(struct sessions *all, uv_stream_t *listener)
 		session_close(s, LEASED_OK, NULL);
 		return 0;
 	}
-	if (principal_of_stream(&s->principal, &s->transport.u.stream, &err) < 0) {
+	if (principal_of_stream(&s->principal, &s->transport.u.stream, &err) < 0 || admit_session(s, &err) < 0) {
 		session_close(s, err.status, err.text);
 		return 0;
 	}
@@ -244,6 +252,7 @@ void session_close(struct session *s, int status, const char *why)
 	}
 	move_to(s, SESSION_CLOSING);
 	call_abandon_all(s);
+	admit_leave(s);
 	streams_close(s);
 	holdings_end(s->all->holdings, s);
 	transport_close(&s->transport);
@@ -317,6 +326,7 @@ static void close_silent(struct list *sessions, int64_t limit_ms, const char *wh
 
 void sessions_tick(struct sessions *all)
 {
+	admit_tick(all);
 	close_silent(&all->handshaking, all->config->handshake_timeout_ms,
 		"no hello came in time");
 	close_silent(&all->ready, all->config->idle_timeout_ms,
