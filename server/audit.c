@@ -77,6 +77,11 @@ void audit_part(struct session *s, enum access_verb verb, struct text name, cons
 		write_denied(s, s->client, access_verb_name(verb), name, err->text);
 }
 
+static bool has_names(const Leased__ClientMessage *m)
+{
+	return m->body_case != LEASED__CLIENT_MESSAGE__BODY_WHOAMI;
+}
+
 void audit_request(struct session *s, const Leased__ClientMessage *m, const struct gate_denial *denial, int rc,
 	const struct leased_error *err)
 {
@@ -84,6 +89,8 @@ void audit_request(struct session *s, const Leased__ClientMessage *m, const stru
 		return;
 	if (rc < 0)
 		write_denied(s, s->client, gate_request_name(m), denial->name, err->text);
-	else
+	else if (has_names(m))
 		gate_each_name(m, write_name, s);
+	else
+		write_allowed(s, gate_request_name(m), (struct text){ "", 0 });
 }

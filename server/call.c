@@ -13,6 +13,7 @@
 #include "reply.h"
 #include "status.h"
 #include "stream.h"
+#include "whoami.h"
 
 static void on_request_done(struct request *req);
 
@@ -293,6 +294,7 @@ static void take_message(struct session *s, struct arena *arena, const Leased__C
 	case LEASED__CLIENT_MESSAGE__BODY_REPORT: reply_health(s, m->id); break;
 	case LEASED__CLIENT_MESSAGE__BODY_CANCEL: take_cancel(s, m->cancel->request); break;
 	case LEASED__CLIENT_MESSAGE__BODY_WATCH: stream_take(s, m->id, m->watch); break;
+	case LEASED__CLIENT_MESSAGE__BODY_WHOAMI: whoami_reply(s, m->id); break;
 	default: take_requests(s, arena, m); break;
 	}
 }

@@ -40,6 +40,7 @@ static const struct gate_row in_rows[] = {
 	IN(STEAL, { "name" }, GATE_NAME, ACCESS_STEAL),
 	IN(STEAL, { "reason" }, GATE_FREE, 0),
 	IN(WATCH, { "prefix" }, GATE_PREFIX, ACCESS_WATCH),
+	IN(WHOAMI, { NULL }, GATE_FREE, 0), /* tells the client's own rules */
 };
 
 /* What is sent. A part with a row of its own covers all that it holds, be it a holder or a value. */
@@ -69,6 +70,10 @@ static const struct gate_row out_rows[] = {
 	OUT(STOLEN, { "ended" }, GATE_DENY, ACCESS_STEAL),
 	OUT(LOST, { NULL }, GATE_DROP, ACCESS_ANY),
 	OUT(CHANGE, { NULL }, GATE_DROP, ACCESS_WATCH), /* SNAPSHOT and READY have no name */
+	OUT(IDENTITY, { "principal" }, GATE_FREE, 0),
+	OUT(IDENTITY, { "client" }, GATE_FREE, 0),
+	OUT(IDENTITY, { "rules", "verbs" }, GATE_FREE, 0),
+	OUT(IDENTITY, { "rules", "pattern" }, GATE_FREE, 0),
 };
 
 #undef IN
