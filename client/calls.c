@@ -318,13 +318,26 @@ bool calls_are_wanted(const struct leased_client *client)
 	return false;
 }
 
-void calls_end(struct leased_client *client)
+/* Nothing begins anew after such a status. */
+static void end_all(struct leased_client *client, int status, const char *why)
 {
-	client->ended = true;
 	while (!list_empty(&client->calls)) {
 		struct call *call = call_of(client->calls.next);
 
-		call->status = fail(&call->err, LEASED_ECANCELLED, "the client closes");
+		call->status = fail(&call->err, status, "%s", why);
 		finish(client, call);
 	}
+}
+
+void calls_refuse(struct leased_client *client)
+{
+	const struct leased_error why = client->problem;
+
+	end_all(client, why.status, why.text);
+}
+
+void calls_end(struct leased_client *client)
+{
+	client->ended = true;
+	end_all(client, LEASED_ECANCELLED, "the client closes");
 }

@@ -91,6 +91,9 @@ void calls_take_reply(struct leased_client *client, struct arena *arena,
 /* The connection is gone: what was in flight is asked again over the next one, or fails. */
 void calls_lose_connection(struct leased_client *client);
 
+/* All daemons deny us, and did so repeatedly: whatever is wanted fails with client->problem. */
+void calls_refuse(struct leased_client *client);
+
 /* When the patience with this daemon ends, as far as there is another to ask; INT64_MAX: never. */
 int64_t calls_overdue_at(const struct leased_client *client);
 

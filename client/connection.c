@@ -29,6 +29,7 @@
 #define BACKOFF_MAX_MS   1000
 #define HANDSHAKE_MS     3000
 #define STALL_MAX_MS     3000
+#define DENIALS_MAX      3 /* by each daemon: one that starts may not know us for a moment */
 #define IDLE_MAX_MS      INT64_C(86400000)
 
 /* The thread's own; no lock. */
@@ -36,6 +37,7 @@ struct connection {
 	enum { AWAY, CONNECTING, HELLO, READY } state;
 	struct channel channel;
 	unsigned failures;    /* in a row */
+	unsigned denials;     /* in a row: daemons that are there and do not let us in */
 	int64_t until_ns;     /* AWAY: next attempt; CONNECTING, HELLO: give up */
 	int64_t heard_ns, said_ns;
 	int64_t ping_ns;      /* a ping is out since then; 0: none */
@@ -66,6 +68,9 @@ static void drop(struct leased_client *client, struct connection *c, const struc
 	client->server = (client->server + 1) % client->n_servers;
 	calls_lose_connection(client);
 	c->failures = had_worked ? 0 : c->failures + 1;
+	c->denials = why->status == LEASED_EDENIED ? c->denials + 1 : 0;
+	if (c->denials >= DENIALS_MAX * client->n_servers)
+		calls_refuse(client);
 	if (c->failures > 0 && c->failures % client->n_servers == 0)
 		client->failed_rounds++;
 	for (unsigned i = 0; i < c->failures / client->n_servers && ms < BACKOFF_MAX_MS; i++)
@@ -139,7 +144,7 @@ static int take_welcome(struct leased_client *client, struct connection *c,
 	c->idle_ns = (int64_t)idle_ms * NS_PER_MS;
 	c->said_ns = c->ready_ns = boottime_ns();
 	c->state = READY;
-	c->failures = 0;
+	c->failures = c->denials = 0;
 	client->ready = true;
 	client->failed_rounds = 0;
 	client->problem = (struct leased_error){ 0 };

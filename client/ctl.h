@@ -31,6 +31,7 @@ int cmd_list(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_history(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_watch(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_elect(const struct ctl *ctl, int argc, char *argv[]);
+int cmd_whoami(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_doctor(const struct ctl *ctl, int argc, char *argv[]);
 int cmd_keygen(const struct ctl *ctl, int argc, char *argv[]);
 

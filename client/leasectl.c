@@ -126,6 +126,10 @@ static const struct command {
 		"                           as for run\n"
 		"      --observe            does not campaign: prints each leader and its value\n"
 		"  -h, --help\n" },
+	{ "whoami", cmd_whoami, "whom the daemon takes you for, and what you may do",
+		"Usage: leasectl whoami\n"
+		"Prints the principal, its limits and its rules.\n\n"
+		"  -h, --help\n" },
 	{ "doctor", cmd_doctor, "look at what usually goes wrong, and say what to do",
 		"Usage: leasectl doctor\n"
 		"Looks at every daemon of -s and at its database. Exits with 0 when nothing has failed.\n\n"

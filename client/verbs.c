@@ -95,6 +95,16 @@ int verb_report(struct leased_client *client, struct verb_reply *ret_reply, stru
 	return verb_call(client, &message, LEASED__SERVER_MESSAGE__BODY_HEALTH, ret_reply, err);
 }
 
+int verb_whoami(struct leased_client *client, struct verb_reply *ret_reply, struct leased_error *err)
+{
+	Leased__ClientMessage message = LEASED__CLIENT_MESSAGE__INIT;
+	Leased__Whoami whoami = LEASED__WHOAMI__INIT;
+
+	message.body_case = LEASED__CLIENT_MESSAGE__BODY_WHOAMI;
+	message.whoami = &whoami;
+	return verb_call(client, &message, LEASED__SERVER_MESSAGE__BODY_IDENTITY, ret_reply, err);
+}
+
 /* A claim as the protocol wants it. */
 struct claim_parts {
 	Leased__Claim claim;

@@ -51,6 +51,9 @@ int verb_list(struct leased_client *client, const char *prefix, bool exact, verb
 int verb_report(struct leased_client *client, struct verb_reply *ret_reply,
 	struct leased_error *err);
 
+/* The daemon's Identity: who one is, and may do. */
+int verb_whoami(struct leased_client *client, struct verb_reply *ret_reply, struct leased_error *err);
+
 /* ttl_ms 0 keeps the ttl, value NULL the value. LEASED_ELOST, LEASED_ENOTHELD. */
 int verb_renew(struct leased_client *client, const struct verb_claim *claimed, int64_t ttl_ms,
 	const char *value, int64_t *ret_expires_in_ms, struct leased_error *err);

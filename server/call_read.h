@@ -8,7 +8,7 @@
 
 /*
  * Fills the requests of a new call, whose arena the message lies in: so do their texts. 0, or LEASED_EDATA,
- * LEASED_EDENIED, LEASED_ENOMEM with a sentence for the client.
+ * LEASED_ENOMEM with a sentence for the client.
  */
 int call_read(struct session *s, struct call *call, const Leased__ClientMessage *m,
 	struct leased_error *err);

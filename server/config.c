@@ -1,6 +1,5 @@
 /*
- * One table says what there is. Defaults, the file, the flags, --help and the commented default file
- * all walk it; a value is taken by the same function wherever it comes from.
+ * Taking values into a config, from the defaults, the file and the flags, and judging them together.
  */
 #include "config_table.h"
 
@@ -13,85 +12,6 @@
 
 #include "duration.h"
 #include "status.h"
-
-#define DEFAULT_FILE   "/etc/leased/leased.conf"
-#define DEFAULT_LISTEN "unix:/run/leased/leased.sock"
-
-static const struct option_row rows[] = {
-#define FIELD(name) offsetof(struct config, name)
-	{ "database", TYPE_CONNINFO, FIELD(database), "", 0, 0,
-		"libpq conninfo or URI; passwords belong in .pgpass or a service file" },
-	{ "notify_database", TYPE_CONNINFO, FIELD(notify_database), "", 0, 0,
-		"a direct connection for LISTEN where database goes through a pool" },
-	{ "listen", TYPE_LISTEN, 0, DEFAULT_LISTEN, 0, 0,
-		"unix:/path, tcp:127.0.0.1:7420 or tcp:[::1]:7420, other addresses with key; repeat it for more" },
-	{ "key", TYPE_PATH, FIELD(key), "", 0, 0,
-		"file that `leasectl keygen --server` made: all TCP is encrypted, and clients show their keys" },
-	{ "key_next", TYPE_PATH, FIELD(key_next), "", 0, 0,
-		"file of a second key that is good as well, while clients learn it" },
-	{ "socket_mode", TYPE_OCTAL, FIELD(socket_mode), "0660", 0, 0777,
-		"who may connect to Unix sockets" },
-	{ "log_level", TYPE_LEVEL, 0, "info", 0, 0, "error, warn, info or debug" },
-	{ "log_format", TYPE_FORMAT, 0, "logfmt", 0, 0, "logfmt or json" },
-	{ "schema_apply", TYPE_BOOL, FIELD(schema_apply), "yes", 0, 0,
-		"bring the schema up to date at start" },
-	{ "ttl_min", TYPE_MS, FIELD(ttl_min_ms), "250ms", 50, DURATION_MAX_MS, "shortest ttl" },
-	{ "ttl_max", TYPE_MS, FIELD(ttl_max_ms), "24h", 1000, DURATION_MAX_MS, "longest ttl" },
-	{ "wait_max", TYPE_MS, FIELD(wait_max_ms), "24h", 0, DURATION_MAX_MS,
-		"longest wait of an acquire" },
-	{ "slot_keep", TYPE_MS, FIELD(slot_keep_ms), "12h", 1000, DURATION_MAX_MS,
-		"a completed slot is refused for so long; the same on all daemons of a database" },
-	{ "poll_interval", TYPE_MS, FIELD(poll_interval_ms), "5s", 100, 3600000,
-		"how often waiters look for releases elsewhere" },
-	{ "handshake_timeout", TYPE_MS, FIELD(handshake_timeout_ms), "5s", 100, 600000,
-		"from accept to a whole hello" },
-	{ "max_handshakes", TYPE_COUNT, FIELD(max_handshakes), "2000", 10, 100000,
-		"connections with key that have not shown who they are, in all" },
-	{ "max_handshakes_per_address", TYPE_COUNT, FIELD(max_handshakes_per_address), "500", 1, 100000,
-		"the same for one IPv4 address or IPv6 /64" },
-	{ "idle_timeout", TYPE_MS, FIELD(idle_timeout_ms), "1m", 1000, 86400000,
-		"a client that says nothing for so long is closed" },
-	{ "request_timeout", TYPE_MS, FIELD(request_timeout_ms), "10s", 100, 600000,
-		"a request that the database has not answered by then is unavailable" },
-	{ "max_clients", TYPE_COUNT, FIELD(max_clients), "12000", 1, 1000000, "connections at once" },
-	{ "max_queued", TYPE_COUNT, FIELD(max_queued), "200000", 100, 10000000,
-		"requests that wait for the database" },
-	{ "max_waiters", TYPE_COUNT, FIELD(max_waiters), "100000", 1, 10000000,
-		"acquires that wait for a lease" },
-	{ "max_watches", TYPE_COUNT, FIELD(max_watches), "10000", 0, 1000000, "watches at once" },
-	{ "max_watched", TYPE_COUNT, FIELD(max_watched), "100000", 1, 10000000,
-		"held leases in all watches together" },
-	{ "writers", TYPE_COUNT, FIELD(writers), "2", 1, 16, "connections to the database" },
-	{ "batch_max", TYPE_COUNT, FIELD(batch_max), "1000", 1, 10000, "rows of one kind in a batch" },
-	{ "connect_timeout", TYPE_MS, FIELD(connect_timeout_ms), "3s", 100, 600000,
-		"for each database host" },
-	{ "statement_timeout", TYPE_MS, FIELD(statement_timeout_ms), "5s", 100, 600000,
-		"for each statement of a batch" },
-	{ "lock_timeout", TYPE_MS, FIELD(lock_timeout_ms), "1s", 10, 600000,
-		"for each row lock of a batch" },
-	{ "drain_timeout", TYPE_MS, FIELD(drain_timeout_ms), "10s", 0, 600000,
-		"after SIGTERM, for what is in flight" },
-	{ "history_keep", TYPE_MS, FIELD(history_keep_ms), "14d", 0, DURATION_MAX_MS,
-		"how long the history tells of a grant after its end; 0 writes none and forgets what there is" },
-	{ "idle_keep", TYPE_MS, FIELD(idle_keep_ms), "30d", 3600000, DURATION_MAX_MS,
-		"the row of a lease that has been free for so long is deleted" },
-#undef FIELD
-};
-#define N_ROWS (sizeof rows / sizeof rows[0])
-
-const struct option_row *config_find_row(const char *key)
-{
-	for (size_t i = 0; i < N_ROWS; i++)
-		if (strcmp(rows[i].key, key) == 0)
-			return &rows[i];
-	return NULL;
-}
-
-size_t config_row_index(const struct option_row *row)
-{
-	_Static_assert(N_ROWS <= CONFIG_ROWS_MAX, "the table has grown: raise CONFIG_ROWS_MAX");
-	return (size_t)(row - rows);
-}
 
 /* Taking one value. */
 
@@ -154,6 +74,14 @@ static int take_listen(struct config *c, const char *value, struct leased_error 
 	return 0;
 }
 
+/* It is read again on reload, wherever the daemon works by then. */
+static int take_path(char **field, const char *value, struct leased_error *err)
+{
+	if (*value && *value != '/')
+		return fail(err, LEASED_ECONFIG, "\"%s\" is no path that begins with /", value);
+	return config_take_text(field, value, err);
+}
+
 static int take_choice(int *ret_index, const char *value, const char *const choices[],
 	const char *all, struct leased_error *err)
 {
@@ -207,21 +135,27 @@ int config_take_value(struct config *c, const struct option_row *row, const char
 {
 	static const char *const levels[] = { "error", "warn", "info", "debug", NULL };
 	static const char *const formats[] = { "logfmt", "json", NULL };
+	static const char *const audits[] = { "off", "denied", "all", NULL };
 	static const char *const bools[] = { "no", "yes", NULL };
 	char *field = (char *)c + row->field;
 	int choice = 0, rc = 0;
 
 	switch (row->type) {
 	case TYPE_CONNINFO: return take_conninfo((char **)(void *)field, value, err);
-	case TYPE_PATH: return config_take_text((char **)(void *)field, value, err);
 	case TYPE_LISTEN: return take_listen(c, value, err);
 	case TYPE_OCTAL: return take_number((int64_t *)(void *)field, row, value, 8, err);
 	case TYPE_COUNT: return take_number((int64_t *)(void *)field, row, value, 10, err);
 	case TYPE_MS: return take_duration((int64_t *)(void *)field, row, value, err);
+	case TYPE_PATH: return take_path((char **)(void *)field, value, err);
+	case TYPE_AUDIT:
+		rc = take_choice(&choice, value, audits, "off, denied, all", err);
+		if (rc == 0)
+			c->audit = (enum config_audit)choice;
+		return rc;
 	case TYPE_LEVEL:
 		rc = take_choice(&choice, value, levels, "error, warn, info, debug", err);
 		if (rc == 0)
-			c->log_level = (enum log_level)choice;
+			c->log_level = (enum log_level)(LOG_ERROR + choice);
 		return rc;
 	case TYPE_FORMAT:
 		rc = take_choice(&choice, value, formats, "logfmt, json", err);
@@ -235,42 +169,6 @@ int config_take_value(struct config *c, const struct option_row *row, const char
 		return rc;
 	}
 	return rc;
-}
-
-/* The nearest key, for a typing error: the fewest single changes. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[64], last, old;
-	size_t n = strlen(b);
-
-	if (n >= 64)
-		return 64;
-	for (unsigned j = 0; j <= n; j++)
-		row[j] = j;
-	for (unsigned i = 1; a[i - 1]; i++) {
-		last = row[0];
-		row[0] = i;
-		for (size_t j = 1; j <= n; j++) {
-			unsigned change = last + (a[i - 1] != b[j - 1]);
-
-			old = row[j];
-			row[j] = row[j] + 1 < row[j - 1] + 1 ? row[j] + 1 : row[j - 1] + 1;
-			if (change < row[j])
-				row[j] = change;
-			last = old;
-		}
-	}
-	return row[n];
-}
-
-const char *config_nearest_key(const char *key)
-{
-	const char *best = rows[0].key;
-
-	for (size_t i = 1; i < N_ROWS; i++)
-		if (distance(key, rows[i].key) < distance(key, best))
-			best = rows[i].key;
-	return best;
 }
 
 /* A secret may only stand in a file that nobody else can read. */
@@ -305,8 +203,8 @@ static int load_file(struct config *c, const char *path, struct leased_error *er
 
 static int take_defaults(struct config *c, struct leased_error *err)
 {
-	for (size_t i = 0; i < N_ROWS; i++) {
-		int rc = rows[i].type == TYPE_LISTEN ? 0 : config_take_value(c, &rows[i], rows[i].standard, err);
+	for (size_t i = 0; i < config_n_rows; i++) {
+		int rc = config_rows[i].type == TYPE_LISTEN ? 0 : config_take_value(c, &config_rows[i], config_rows[i].standard, err);
 
 		if (rc < 0)
 			return rc;
@@ -319,6 +217,9 @@ static int check_keys(const struct config *c, struct leased_error *err)
 {
 	if (*c->key_next && !*c->key)
 		return fail(err, LEASED_ECONFIG, "key_next goes with key");
+	if (*c->key && !*c->authorized_clients)
+		return fail(err, LEASED_ECONFIG,
+			"key: anybody can have a key: name the file that says who may do what in authorized_clients");
 	for (size_t i = 0; i < c->n_listen && !*c->key; i++)
 		if (c->listen[i].kind == ADDRESS_TCP && !address_is_loopback_literal(&c->listen[i]))
 			return fail(err, LEASED_ECONFIG,
@@ -441,13 +342,14 @@ void config_take_over(struct config *running, struct config *fresh, char ret_kep
 	running->file = was.file;
 	fresh->key = was.key; /* what it had goes with it */
 	fresh->key_next = was.key_next;
+	fresh->authorized_clients = was.authorized_clients;
 	*ret_kept = '\0';
-	for (size_t i = 0; i < N_ROWS; i++) {
-		if (!is_used_at_start(rows[i].key) || !keep(&rows[i], running, &was))
+	for (size_t i = 0; i < config_n_rows; i++) {
+		if (!is_used_at_start(config_rows[i].key) || !keep(&config_rows[i], running, &was))
 			continue;
 		if (*ret_kept)
 			strcat(ret_kept, ", ");
-		strcat(ret_kept, rows[i].key);
+		strcat(ret_kept, config_rows[i].key);
 	}
 	config_fini(fresh);
 }
@@ -456,42 +358,11 @@ void config_fini(struct config *config)
 {
 	free(config->database);
 	free(config->notify_database);
+	free(config->authorized_clients);
 	free(config->data_dir);
 	free(config->file);
 	free(config->key);
 	free(config->key_next);
-	config->database = config->notify_database = config->data_dir = config->file = config->key = config->key_next = NULL;
-}
-
-void config_help(FILE *out)
-{
-	fputs("Usage: leased [OPTION]...\n"
-	      "       leased --dev [--data DIR]\n"
-	      "       leased schema print|apply|status [OPTION]...\n"
-	      "Gives out named leases kept in PostgreSQL.\n\n"
-	      "      --config FILE              options, one `key = value` a line (default: " DEFAULT_FILE ")\n"
-	      "      --check-config             check the configuration and leave\n"
-	      "      --dev                      a private PostgreSQL, gone when the daemon stops\n"
-	      "      --data DIR                 with --dev: keep it in DIR\n"
-	      "      --help, --version\n\n"
-	      "Options, as flags or, with underscores, in the file:\n",
-		out);
-	for (size_t i = 0; i < N_ROWS; i++) {
-		char flag[64];
-
-		snprintf(flag, sizeof flag, "%s", rows[i].key);
-		for (char *f = flag; *f; f++)
-			*f = *f == '_' ? '-' : *f;
-		fprintf(out, "      --%-22s   %s%s%s%s\n", flag, rows[i].help,
-			*rows[i].standard ? " (default: " : "", rows[i].standard,
-			*rows[i].standard ? ")" : "");
-	}
-}
-
-void config_print_default(FILE *out)
-{
-	fputs("# leased.conf: every option at its default. Flags go above this file; SIGHUP reads it again.\n",
-		out);
-	for (size_t i = 0; i < N_ROWS; i++)
-		fprintf(out, "\n# %s\n#%s = %s\n", rows[i].help, rows[i].key, rows[i].standard);
+	config->database = config->notify_database = config->authorized_clients = NULL;
+	config->data_dir = config->file = config->key = config->key_next = NULL;
 }

@@ -29,6 +29,8 @@ enum config_command {
 	CONFIG_VERSION,
 };
 
+enum config_audit { AUDIT_OFF, AUDIT_DENIED, AUDIT_ALL };
+
 struct config {
 	enum config_command command;
 	bool dev;               /* --dev */
@@ -44,6 +46,8 @@ struct config {
 	int64_t socket_mode;    /* of Unix sockets, octal in the file */
 	enum log_level log_level;
 	bool log_json;
+	char *authorized_clients; /* see access.h; "": none */
+	enum config_audit audit;
 	bool schema_apply;      /* bring the schema up to date at start */
 
 	int64_t ttl_min_ms, ttl_max_ms;

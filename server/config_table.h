@@ -9,7 +9,7 @@
 
 #define CONFIG_ROWS_MAX 64
 
-enum type { TYPE_CONNINFO, TYPE_PATH, TYPE_LISTEN, TYPE_LEVEL, TYPE_FORMAT, TYPE_BOOL, TYPE_OCTAL, TYPE_MS, TYPE_COUNT };
+enum type { TYPE_CONNINFO, TYPE_LISTEN, TYPE_LEVEL, TYPE_FORMAT, TYPE_AUDIT, TYPE_PATH, TYPE_BOOL, TYPE_OCTAL, TYPE_MS, TYPE_COUNT };
 
 struct option_row {
 	const char *key;
@@ -19,6 +19,12 @@ struct option_row {
 	int64_t min, max;
 	const char *help;
 };
+
+#define DEFAULT_FILE   "/etc/leased/leased.conf"
+#define DEFAULT_LISTEN "unix:/run/leased/leased.sock"
+
+extern const struct option_row config_rows[];
+extern const size_t config_n_rows;
 
 /* The row of a key, or NULL. */
 const struct option_row *config_find_row(const char *key);

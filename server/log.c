@@ -143,7 +143,7 @@ static void end_line(struct line *line)
 
 void log_event(enum log_level level, const char *event, ...)
 {
-	static const char *const names[] = { "error", "warn", "info", "debug" };
+	static const char *const names[] = { "audit", "error", "warn", "info", "debug" };
 	struct line line = { .len = 0 };
 	const char *key;
 	char digits[24];

@@ -1,6 +1,7 @@
 /*
  * log.h - one event, one line of key=value (or one JSON object) on stderr. Loop thread or before it.
- * error: a person must act; warn: it heals itself; info: life of the process; debug: life of a request.
+ * error: a person must act; warn: it heals itself; info: life of the process; debug: life of a request;
+ * audit: who did what, written at any level.
  */
 #ifndef LOG_H
 #define LOG_H
@@ -8,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum log_level { LOG_AUDIT, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 /* Set once at start and on reload. json: one object a line instead of logfmt. */
 void log_init(enum log_level level, bool json);

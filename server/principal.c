@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -66,7 +67,7 @@ static int peer_credentials(uv_stream_t *stream, struct ucred *ret_peer, struct 
 
 int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream, struct leased_error *err)
 {
-	struct principal p = { .uid = (uid_t)-1 };
+	struct principal p = { .uid = (uid_t)-1, .gid = (gid_t)-1 };
 	struct ucred peer;
 	const char *user = "loopback";
 	int rc = 0;
@@ -79,10 +80,38 @@ int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream, st
 			return rc;
 		p.pid = peer.pid;
 		p.uid = peer.uid;
+		p.gid = peer.gid;
 	}
 	snprintf(p.name, sizeof p.name, "%s@%s", user, host_name());
 	p.len = strlen(p.name);
 	*ret_principal = p;
+	return 0;
+}
+
+int principal_groups(gid_t **ret_groups, size_t *ret_n, const struct principal *p, uv_stream_t *stream,
+	struct leased_error *err)
+{
+	socklen_t len = 0;
+	uv_os_fd_t fd;
+	gid_t *groups;
+
+	*ret_groups = NULL;
+	*ret_n = 0;
+	if (p->uid == (uid_t)-1)
+		return 0;
+	if (uv_fileno((uv_handle_t *)stream, &fd) < 0 ||
+		(getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) < 0 && errno != ERANGE))
+		return fail(err, LEASED_EDENIED, "the kernel does not tell the groups of who is there");
+	groups = malloc(len + sizeof *groups);
+	if (!groups)
+		return fail(err, LEASED_ENOMEM, "out of memory");
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups + 1, &len) < 0) {
+		free(groups);
+		return fail(err, LEASED_EDENIED, "the kernel does not tell the groups of who is there");
+	}
+	groups[0] = p->gid;
+	*ret_groups = groups;
+	*ret_n = 1 + len / sizeof *groups;
 	return 0;
 }
 

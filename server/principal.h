@@ -17,10 +17,11 @@
 #define PRINCIPAL_SIZE 256
 
 struct principal {
-	char name[PRINCIPAL_SIZE]; /* USER@HOST behind a Unix socket, loopback@HOST behind plain TCP; else by its key */
+	char name[PRINCIPAL_SIZE]; /* USER@HOST behind a Unix socket, loopback@HOST behind plain TCP; of a key the client's */
 	size_t len;
 	pid_t pid;                 /* of a Unix peer as the kernel tells it (SO_PEERCRED), else 0 */
 	uid_t uid;                 /* likewise, else (uid_t)-1 */
+	gid_t gid;                 /* likewise, else (gid_t)-1 */
 	bool has_key;              /* of a sealed connection: */
 	uint8_t key[NOISE_KEY_LEN]; /* the public key whose secret the client has shown to have */
 	char peer[INET6_ADDRSTRLEN]; /* and its address */
@@ -31,6 +32,13 @@ struct principal {
  * LEASED_EUNAVAILABLE: it could not be looked up, but may be later.
  */
 int principal_of_stream(struct principal *ret_principal, uv_stream_t *stream, struct leased_error *err);
+
+/*
+ * All groups of a Unix peer as they were when it connected, the first one included; the caller frees. None of
+ * another stream. LEASED_EDENIED, LEASED_ENOMEM.
+ */
+int principal_groups(gid_t **ret_groups, size_t *ret_n, const struct principal *p, uv_stream_t *stream,
+	struct leased_error *err);
 
 /*
  * Who has this public key, proven by the handshake. It is named by the key itself: that the key is a known one,

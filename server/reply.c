@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "gate.h"
 #include "history.h"
 #include "log.h"
 #include "name.h"
@@ -23,12 +24,19 @@ static void give_up(struct session *s, const char *event)
 
 void reply_send(struct session *s, Leased__ServerMessage *message)
 {
-	size_t size = message_packed_size(&message->base);
+	struct leased_error why;
 	uint8_t *out;
+	size_t size;
 	int len;
 
 	if (s->state == SESSION_CLOSING || s->state == SESSION_CLOSED)
 		return;
+	len = gate_out(s->client, message, &why);
+	if (len < 0)
+		reply_failure(s, message->id, &why, NULL);
+	if (len != 0)
+		return;
+	size = message_packed_size(&message->base);
 	if (size > transport_room(&s->transport)) {
 		give_up(s, "client_does_not_read");
 		return;
@@ -44,14 +52,25 @@ void reply_send(struct session *s, Leased__ServerMessage *message)
 		list_append(&s->all->dirty, &s->dirty);
 }
 
+/* What the database says may quote hosts and settings: that is for who may ask for a report. */
+static void hide_cause(const struct session *s, struct leased_error *why)
+{
+	bool is_cause = why->status == LEASED_EUNAVAILABLE || why->status == LEASED_EINTERNAL;
+
+	if (is_cause && !access_may_begin(s->client, ACCESS_REPORT, (struct text){ "", 0 }))
+		fail(why, why->status, "%s: the log of the daemon says why", status_text(why->status));
+}
+
 void reply_failure(struct session *s, uint64_t id, const struct leased_error *err,
 	Leased__Lease *current)
 {
 	Leased__ServerMessage message = LEASED__SERVER_MESSAGE__INIT;
 	Leased__Failure failure = LEASED__FAILURE__INIT;
+	struct leased_error why = *err;
 
-	failure.status = (uint32_t)-err->status;
-	failure.why = (char *)(uintptr_t)err->text;
+	hide_cause(s, &why);
+	failure.status = (uint32_t)-why.status;
+	failure.why = why.text;
 	failure.current = current;
 	message.id = id;
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_FAILURE;
@@ -169,6 +188,22 @@ void reply_lost(struct session *s, struct text name, uint64_t token, struct text
 	reply_send(s, &message);
 }
 
+/* Who holds or held a lease is for those who may get it, whatever else they asked for. */
+static bool may_get(const struct session *s, const struct request *req)
+{
+	return access_may(s->client, ACCESS_GET, req->view ? req->view->claim.name : req->claim.name);
+}
+
+static void explain(const struct session *s, const struct request *req, struct leased_error *ret_why)
+{
+	bool tells_holder = req->view || req->done_by;
+
+	request_explain(req, ret_why);
+	if (tells_holder && !may_get(s, req))
+		fail(ret_why, req->status, "%s", status_text(req->status));
+	hide_cause(s, ret_why);
+}
+
 static void reply_stolen(struct call *call, Leased__ServerMessage *message)
 {
 	const struct request *req = &call->requests[0];
@@ -177,6 +212,11 @@ static void reply_stolen(struct call *call, Leased__ServerMessage *message)
 	Leased__Holder holder;
 
 	fill_lease(&lease, &holder, req->view);
+	if (!may_get(call->session, req)) {
+		leased__lease__init(&lease);
+		lease.name = as_bytes(req->view->claim.name);
+		lease.token = req->view->claim.token;
+	}
 	stolen.ended = &lease;
 	message->body_case = LEASED__SERVER_MESSAGE__BODY_STOLEN;
 	message->stolen = &stolen;
@@ -189,7 +229,9 @@ static void reply_refused(struct call *call, const struct request *req)
 	Leased__Lease lease;
 	Leased__Holder holder;
 
-	request_explain(req, &why);
+	explain(call->session, req, &why);
+	if (call->denied && why.status == LEASED_ECANCELLED)
+		gate_deny(&why, call->session->client, ACCESS_ACQUIRE, req->claim.name);
 	if (req->view)
 		fill_lease(&lease, &holder, req->view);
 	reply_failure(call->session, call->id, &why, req->view ? &lease : NULL);
@@ -270,7 +312,7 @@ static void explain_result(struct call *call, const struct request *req,
 	size_t size;
 	char *copy;
 
-	request_explain(req, &why);
+	explain(call->session, req, &why);
 	size = strlen(why.text) + 1;
 	if (size > *room)
 		return;

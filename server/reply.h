@@ -7,7 +7,10 @@
 
 #include "call.h"
 
-/* Sends a message; a client that never reads is closed when its output is over the limit. */
+/*
+ * Sends a message, without what the client may not be told (gate.h); a client that never reads is closed when its
+ * output is over the limit.
+ */
 void reply_send(struct session *s, Leased__ServerMessage *message);
 
 /* Refuses request id; current, who holds the lease, may be NULL. */

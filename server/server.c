@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <uv.h>
 
+#include "access.h"
+#include "admit.h"
 #include "clock.h"
 #include "devpg.h"
 #include "engine.h"
@@ -102,6 +104,13 @@ static int take_devpg(const struct devpg *devpg, struct config *config, struct l
 	return 0;
 }
 
+static int load_access(struct access **ret_access, const struct config *config, struct leased_error *err)
+{
+	if (*config->authorized_clients)
+		return access_load(ret_access, config->authorized_clients, err);
+	return access_new_default(ret_access, err);
+}
+
 /* New keys count for connections that come from now on. */
 static int reload_keys(struct server *srv, const struct config *fresh, struct leased_error *err)
 {
@@ -122,6 +131,7 @@ static int reload_keys(struct server *srv, const struct config *fresh, struct le
 static void reload(struct server *srv)
 {
 	char kept[CONFIG_KEPT_SIZE];
+	struct access *access = NULL;
 	struct leased_error err;
 	struct config fresh;
 	int rc = config_load(&fresh, srv->argc, srv->argv, &err);
@@ -130,8 +140,11 @@ static void reload(struct server *srv)
 	if (rc == 0 && fresh.dev)
 		rc = take_devpg(&srv->devpg, &fresh, &err);
 	if (rc == 0)
+		rc = load_access(&access, &fresh, &err);
+	if (rc == 0)
 		rc = reload_keys(srv, &fresh, &err);
 	if (rc < 0) {
+		access_free(access);
 		if (loaded)
 			config_fini(&fresh);
 		log_event(LOG_ERROR, "reload_failed", "why", 's', err.text, NULL);
@@ -142,6 +155,7 @@ static void reload(struct server *srv)
 	if (*kept)
 		log_event(LOG_WARN, "reload_incomplete", "unchanged", 's', kept, "why", 's',
 			"these change at a restart only", NULL);
+	admit_reload(&srv->sessions, access);
 	trim_reload(&srv->trim);
 	log_event(LOG_INFO, "reloaded", NULL);
 }
@@ -382,15 +396,20 @@ static void stop(struct server *srv)
 int server_check(const struct config *config, struct leased_error *err)
 {
 	struct keyring ring = { 0 };
+	struct access *access = NULL;
 	int rc = keyring_load(&ring, config, err);
 
 	keyring_fini(&ring);
+	if (rc == 0)
+		rc = load_access(&access, config, err);
+	access_free(access);
 	return rc;
 }
 
 int server_run(struct config *config, int argc, char *const argv[], struct leased_error *err)
 {
 	static struct server srv;
+	struct access *access = NULL;
 	int rc;
 
 	if (sodium_init() < 0)
@@ -402,6 +421,9 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 	rc = keyring_load(&srv.ring, config, err);
 	if (rc < 0)
 		return rc;
+	rc = load_access(&access, config, err);
+	if (rc < 0)
+		goto free_keys;
 	rc = start_dev(&srv, err);
 	if (rc < 0)
 		goto stop_dev;
@@ -416,7 +438,8 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 	}
 	trim_start(&srv.trim, &srv.loop, srv.engine, config);
 	strangers_init(&srv.strangers, config, &srv.ring, on_known, &srv);
-	sessions_init(&srv.sessions, config, srv.engine, srv.holdings, srv.watches);
+	sessions_init(&srv.sessions, config, srv.engine, srv.holdings, srv.watches, access);
+	access = NULL;
 	srv.sessions.notices_problem = srv.notices.why;
 	rc = notices_start(&srv.notices, &srv.loop, config, store_daemon(engine_store(srv.engine)),
 		&notices_events, &srv, err);
@@ -429,9 +452,12 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 run_dry:
 	uv_run(&srv.loop, UV_RUN_DEFAULT);
 	uv_loop_close(&srv.loop);
+	sessions_fini(&srv.sessions);
 	log_event(LOG_INFO, "stopped", NULL);
 stop_dev:
 	devpg_stop(&srv.devpg);
+	access_free(access);
+free_keys:
 	keyring_fini(&srv.ring);
 	return rc;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "admit.h"
 #include "call.h"
 #include "clock.h"
 #include "log.h"
@@ -49,15 +50,22 @@ static void move_to(struct session *s, enum session_state state)
 }
 
 void sessions_init(struct sessions *all, const struct config *config, struct engine *engine,
-	struct holdings *holdings, struct watches *watches)
+	struct holdings *holdings, struct watches *watches, struct access *access)
 {
 	*all = (struct sessions){ .config = config, .engine = engine, .holdings = holdings, .watches = watches,
-		.started_ms = clock_ms() };
+		.access = access, .started_ms = clock_ms() };
 	randombytes_buf(all->hash_key, sizeof all->hash_key);
 	list_init(&all->handshaking);
 	list_init(&all->ready);
 	list_init(&all->closing);
 	list_init(&all->dirty);
+}
+
+void sessions_fini(struct sessions *all)
+{
+	quotas_fini(&all->quotas);
+	access_free(all->access);
+	all->access = NULL;
 }
 
 static int init_stream(struct session *s, uv_loop_t *loop, uv_handle_type type)
@@ -120,7 +128,7 @@ int session_accept(struct sessions *all, uv_stream_t *listener)
 		return LEASED_ENOMEM;
 	if (uv_accept(listener, &s->transport.u.stream) < 0)
 		session_close(s, LEASED_OK, NULL);
-	else if (principal_of_stream(&s->principal, &s->transport.u.stream, &err) < 0)
+	else if (principal_of_stream(&s->principal, &s->transport.u.stream, &err) < 0 || admit_session(s, &err) < 0)
 		session_close(s, err.status, err.text);
 	else
 		begin(s);
@@ -130,6 +138,7 @@ int session_accept(struct sessions *all, uv_stream_t *listener)
 void session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *arrival)
 {
 	struct session *s = new_session(all, loop, UV_TCP);
+	struct leased_error err;
 
 	if (!s || uv_tcp_open(&s->transport.u.tcp, arrival->fd) < 0) {
 		close(arrival->fd);
@@ -141,6 +150,11 @@ void session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *
 	principal_of_key(&s->principal, arrival->key, arrival->peer);
 	if (transport_use_seal(&s->transport, arrival->keys) < 0) {
 		session_close(s, LEASED_OK, NULL);
+		return;
+	}
+	if (admit_session(s, &err) < 0) {
+		/* Whose key we do not know is a stranger, who is told nothing. */
+		session_close(s, err.status == LEASED_EDENIED ? LEASED_OK : err.status, err.text);
 		return;
 	}
 	begin(s);
@@ -280,6 +294,7 @@ void session_close(struct session *s, int status, const char *why)
 	}
 	move_to(s, SESSION_CLOSING);
 	call_abandon_all(s);
+	admit_leave(s);
 	streams_close(s);
 	holdings_end(s->all->holdings, s);
 	transport_close(&s->transport);
@@ -353,6 +368,7 @@ static void close_silent(struct list *sessions, int64_t limit_ms, const char *wh
 
 void sessions_tick(struct sessions *all)
 {
+	admit_tick(all);
 	close_silent(&all->handshaking, all->config->handshake_timeout_ms,
 		"no hello came in time");
 	close_silent(&all->ready, all->config->idle_timeout_ms,

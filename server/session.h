@@ -5,11 +5,13 @@
 #ifndef SESSION_H
 #define SESSION_H
 
+#include "access.h"
 #include "config.h"
 #include "engine.h"
 #include "holdings.h"
 #include "list.h"
 #include "principal.h"
+#include "quota.h"
 #include "strangers.h"
 #include "transport.h"
 #include "watch.h"
@@ -34,6 +36,8 @@ struct sessions {
 	struct engine *engine;
 	struct holdings *holdings;
 	struct watches *watches;
+	struct access *access;   /* its own, see admit.h */
+	struct quotas quotas;
 	struct list handshaking; /* session.link, oldest first */
 	struct list ready;       /* session.link, the longest silent first */
 	struct list closing;     /* session.link */
@@ -43,7 +47,7 @@ struct sessions {
 	uint8_t hash_key[16];    /* of tables that clients fill: see cancel.c */
 	int64_t started_ms;
 	const char *notices_problem; /* why no notifications arrive, "": they do */
-	struct log_limit stranger_limit;
+	struct log_limit stranger_limit, audit_limit;
 	void (*on_empty)(void *data); /* the last one has closed; may be NULL */
 	void *data;
 };
@@ -62,12 +66,19 @@ struct session {
 	size_t n_waits;
 	int64_t heard_ms;     /* when the client last said something, or began to be read */
 	struct principal principal;
+	const struct access_client *client; /* NULL: nobody that we know */
+	struct quota *quota;  /* NULL until it is known who it is, and once it closes */
+	bool has_other_rules; /* since a reload: what it waits for and follows is looked at again */
 	bool transport_open;
 	bool wants_lost;      /* its Hello had the feature "lost" */
 };
 
+/* access becomes theirs. */
 void sessions_init(struct sessions *all, const struct config *config, struct engine *engine,
-	struct holdings *holdings, struct watches *watches);
+	struct holdings *holdings, struct watches *watches, struct access *access);
+
+/* All have closed: frees what they shared. */
+void sessions_fini(struct sessions *all);
 
 /*
  * A session for a connection that waits on listener; type is UV_TCP or UV_NAMED_PIPE. Over the limit

@@ -1,7 +1,9 @@
 #include "stream.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "gate.h"
 #include "name.h"
 #include "reply.h"
 #include "status.h"
@@ -12,12 +14,17 @@ struct stream {
 	struct session *session;
 	struct watch *watch;
 	uint64_t id;
+	bool exact;
+	struct text prefix; /* behind it */
 };
 
 static bool on_change(void *owner, const struct change *change);
 static void on_end(void *owner, const struct leased_error *why);
+static bool is_wanted(void *owner, struct text name);
 
-static const struct watch_events watch_events = { .on_change = on_change, .on_end = on_end };
+static const struct watch_events watch_events = {
+	.on_change = on_change, .on_end = on_end, .is_wanted = is_wanted
+};
 
 static void stream_free(struct stream *stream)
 {
@@ -37,11 +44,15 @@ static int start(struct session *s, uint64_t id, const Leased__Watch *m, struct 
 		rc = fail(err, LEASED_EBUSY, "a client has at most %d watches", STREAMS_MAX);
 	if (rc < 0)
 		return rc;
-	stream = calloc(1, sizeof *stream);
+	stream = calloc(1, sizeof *stream + prefix.len);
 	if (!stream)
 		return fail(err, LEASED_ENOMEM, "out of memory");
 	stream->session = s;
 	stream->id = id;
+	stream->exact = m->exact;
+	stream->prefix = (struct text){ (char *)(stream + 1), prefix.len };
+	if (prefix.len > 0)
+		memcpy(stream + 1, prefix.data, prefix.len);
 	list_append(&s->streams, &stream->link);
 	s->n_streams++;
 	rc = watch_start(s->all->watches, prefix, m->exact, &watch_events, stream, &stream->watch, err);
@@ -68,6 +79,14 @@ static bool on_change(void *owner, const struct change *change)
 	return transport_unsent(&s->transport) < STREAM_OUT_MAX;
 }
 
+/* So that what may not be seen takes no room either; what is sent is looked at once more. */
+static bool is_wanted(void *owner, struct text name)
+{
+	const struct stream *stream = owner;
+
+	return access_may(stream->session->client, ACCESS_WATCH, name);
+}
+
 static void on_end(void *owner, const struct leased_error *why)
 {
 	struct stream *stream = owner;
@@ -92,6 +111,32 @@ void stream_cancel(struct session *s, uint64_t id)
 		fail(&why, LEASED_ECANCELLED, "the watch has ended");
 		reply_failure(s, id, &why, NULL);
 		return;
+	}
+}
+
+static bool may_follow(const struct session *s, const struct stream *stream)
+{
+	if (stream->exact)
+		return access_may(s->client, ACCESS_WATCH, stream->prefix);
+	return access_may_begin(s->client, ACCESS_WATCH, stream->prefix);
+}
+
+void streams_check(struct session *s)
+{
+	struct list *node = s->streams.next;
+	struct leased_error why;
+
+	while (node != &s->streams && s->state == SESSION_READY) {
+		struct stream *stream = list_entry(node, struct stream, link);
+
+		node = node->next;
+		if (may_follow(s, stream)) {
+			watch_begin_anew(stream->watch);
+			continue;
+		}
+		watch_stop(stream->watch);
+		gate_deny(&why, s->client, ACCESS_WATCH, stream->prefix);
+		on_end(stream, &why);
 	}
 }
 

@@ -20,6 +20,9 @@ void stream_take(struct session *s, uint64_t id, const Leased__Watch *m);
 /* Ends the watch of this id, if there is one, with ECANCELLED. */
 void stream_cancel(struct session *s, uint64_t id);
 
+/* Other rules are in force: each begins anew with what may be seen now, or ends if that is nothing. */
+void streams_check(struct session *s);
+
 /* All output has been written. */
 void streams_resume(struct session *s);
 

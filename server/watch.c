@@ -226,6 +226,16 @@ int watch_start(struct watches *all, struct text prefix, bool exact, const struc
 	return 0;
 }
 
+/* Before notifications arrive there is nothing that would have to be told again. */
+void watch_begin_anew(struct watch *w)
+{
+	if (w->over || w->state == WATCH_WAITING)
+		return;
+	watches_enter(w->all);
+	list_begin(w);
+	watches_exit(w->all);
+}
+
 void watch_stop(struct watch *w)
 {
 	struct watches *all = w->all;

@@ -27,6 +27,8 @@ struct watch_events {
 	 * those that belong together one more may come all the same.
 	 */
 	bool (*on_change)(void *owner, const struct change *change);
+	/* Whether changes of this name are told; NULL: of each. An answer holds until watch_begin_anew(). */
+	bool (*is_wanted)(void *owner, struct text name);
 	/* The watch is over, and gone when the call returns: LEASED_EUNAVAILABLE, LEASED_EBUSY, ... */
 	void (*on_end)(void *owner, const struct leased_error *why);
 };
@@ -45,6 +47,9 @@ int watch_start(struct watches *all, struct text prefix, bool exact, const struc
 
 /* It is over; no callback runs after this. */
 void watch_stop(struct watch *w);
+
+/* What is wanted has changed: it is told from the beginning, with what is held. */
+void watch_begin_anew(struct watch *w);
 
 /* There is room for more. */
 void watch_resume(struct watch *w);

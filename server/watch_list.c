@@ -115,7 +115,7 @@ static void tell_row(struct watch *w, const struct lease_view *view)
 		.has_value = view->has_value, .expires_in_ms = view->expires_in_ms,
 		.value_changes = view->value_changes };
 
-	if (view->released || view->expires_in_ms <= 0)
+	if (view->released || view->expires_in_ms <= 0 || !watch_wants(w, view->claim.name))
 		return;
 	watch_follow(w, &held);
 	watch_deliver(w, &held);

@@ -136,6 +136,9 @@ struct followed *watch_find(struct watch *w, const struct claim *claim);
 /* Knows of a grant from now on. The watch may be over afterwards (w->over): too many. */
 void watch_follow(struct watch *w, const struct change *change);
 
+/* Whether changes of this name are told. */
+bool watch_wants(const struct watch *w, struct text name);
+
 /* Tells a change, at once or behind those in line; the watch may be over afterwards. */
 void watch_take(struct watch *w, const struct change *change);
 void watch_deliver(struct watch *w, const struct change *change);

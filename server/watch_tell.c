@@ -171,6 +171,11 @@ static void forget_all(struct watch *w)
 
 /* Changes, in and out. */
 
+bool watch_wants(const struct watch *w, struct text name)
+{
+	return !w->events->is_wanted || w->events->is_wanted(w->owner, name);
+}
+
 void watch_deliver(struct watch *w, const struct change *change)
 {
 	if (!w->over)
@@ -269,6 +274,8 @@ void watch_take(struct watch *w, const struct change *change)
 {
 	int rc = 0;
 
+	if (!watch_wants(w, change->claim.name))
+		return;
 	if (w->state == WATCH_LISTING)
 		rc = list_take(w, change);
 	else if (!w->has_room || !list_empty(&w->queue))

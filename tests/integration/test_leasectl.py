@@ -14,7 +14,8 @@ from world import ctl, ctl_json, ctl_start, until
 
 OK, USAGE, DATA, UNAVAILABLE, INTERNAL, HELD, LOST, DENIED = 0, 64, 65, 69, 70, 75, 76, 77
 NOBODY = "unix:/nowhere/leased.sock"
-COMMANDS = ("run", "acquire", "renew", "release", "steal", "get", "list", "history", "watch", "elect", "doctor", "keygen")
+COMMANDS = ("run", "acquire", "renew", "release", "steal", "get", "list", "history", "watch", "elect", "whoami", "doctor",
+            "keygen")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 

@@ -14,7 +14,7 @@ import pytest
 import noise
 import raw
 import world
-from world import ctl, ctl_json, until
+from world import ctl, ctl_json, ctl_start, until
 
 
 def keygen(path, *options):
@@ -39,7 +39,10 @@ class Sealed:
         self.client_file = self.dir / f"{name}.client-key"
         self.client_text = keygen(self.client_file)
         self.secret = secret_of(self.client_file)
-        self.daemon = start_daemon(database, name, args=["--listen", "tcp:127.0.0.1:0", "--key", str(self.key_file), *args])
+        self.clients = self.dir / f"{name}.clients"
+        self.clients.write_text(f"tester {self.client_text} * **\n")
+        self.daemon = start_daemon(database, name, args=["--listen", "tcp:127.0.0.1:0", "--key", str(self.key_file),
+                                                                    "--authorized-clients", str(self.clients), *args])
         self.port = int(re.search(r"tcp:127\.0\.0\.1:(\d+)", self.daemon.log()).group(1))
         self.address = self.address_with(self.public_text)
 
@@ -62,6 +65,13 @@ class Sealed:
         client.send(raw.HELLO)
         assert raw.fields(client.frame())[2]  # welcome
         return client
+
+    def know(self, *lines):
+        """Lets in these and nobody else."""
+        before = self.daemon.log().count("event=reloaded")
+        self.clients.write_text("".join(line + "\n" for line in lines))
+        self.daemon.signal(signal.SIGHUP)
+        until(lambda: self.daemon.log().count("event=reloaded") > before, "a reload")
 
     def still_works(self):
         done = self.ctl("run", "probe", "--", "true")
@@ -115,12 +125,12 @@ def test_leasectl_over_a_sealed_connection(sealed):
         assert 3 in raw.fields(client.frame())
     rows = ctl_json(sealed.address, "--key", sealed.client_file, "list", "many/")
     assert len(rows) == 200 and rows[0]["value"] == "x" * 4000
-    assert {row["principal"] for row in rows} == {sealed.client_text}
+    assert {row["principal"] for row in rows} == {"tester"}
 
 
 def test_the_principal_is_who_has_the_key(sealed):
     other = sealed.dir / "other"
-    keygen(other)
+    sealed.know(f"tester {sealed.client_text} * **", f"other {keygen(other)} * **")
     lease = ctl_json(sealed.address, "--key", sealed.client_file, "acquire", "x")[0]
     claim = ["x", "--holder", lease["holder"], "--token", str(lease["token"])]
     assert sealed.ctl("release", *claim, key=other).returncode == 76
@@ -156,7 +166,59 @@ def test_a_lease_is_kept_over_it(sealed):
     assert done.returncode == 0, done.stderr
 
 
+def test_two_keys_of_one_client_are_one_principal(sealed):
+    """So that a client changes its key while it holds leases."""
+    second = sealed.dir / "second"
+    sealed.know(f"tester {sealed.client_text} {keygen(second)} * **")
+    lease = ctl_json(sealed.address, "--key", sealed.client_file, "acquire", "x")[0]
+    done = sealed.ctl("renew", "x", "--holder", lease["holder"], "--token", str(lease["token"]), key=second)
+    assert done.returncode == 0, done.stderr
+
+
 # ---- those who have not ----
+
+def test_a_key_that_nobody_knows(sealed):
+    """It is told nothing, not even that it is unknown; the client says what may be wrong, the log what is."""
+    stranger = sealed.dir / "stranger"
+    text = keygen(stranger)
+    done = sealed.ctl("get", "x", key=stranger)
+    assert done.returncode == 77 and f"is our key in its authorized_clients? It is {text}" in done.stderr, done.stderr
+    client = noise.Client(sealed.socket(), sealed.public, secret_of(stranger)).connect()
+    client.send(raw.HELLO)
+    assert last_words(client.socket) == b""
+    assert "this key is not in authorized_clients" in sealed.daemon.log()
+    sealed.know(f"tester {sealed.client_text} * **", f"late {text} get **")
+    assert sealed.ctl("get", "x", key=stranger).returncode == 75
+    denied = sealed.ctl("acquire", "x", key=stranger)
+    assert denied.returncode == 77 and "acquire" in denied.stderr, denied.stderr
+
+
+def test_a_withdrawn_key_ends_at_once(sealed):
+    """What is open with it, who waits, and what it runs; others go on."""
+    other = sealed.dir / "other"
+    both = [f"tester {sealed.client_text} * **", f"other {keygen(other)} * **"]
+    sealed.know(*both)
+    mine = noise.Client(sealed.socket(), sealed.public, secret_of(other)).connect()
+    mine.send(raw.HELLO)
+    assert raw.fields(mine.frame())[2]
+    assert sealed.ctl("acquire", "-t", "1h", "busy").returncode == 0
+    waiter = ctl_start(sealed.address, "--key", other, "run", "--wait", "1h", "busy", "--", "true", stderr=subprocess.PIPE)
+    until(lambda: ctl_json(sealed.daemon, "get", "busy")[0]["waiters"] == 1, "a waiter")
+    sealed.know(both[0])
+    last_words(mine.socket)
+    assert waiter.wait(world.GIVE_UP) == 77
+    assert "authorized_clients" in waiter.stderr.read()
+    assert ctl_json(sealed.daemon, "get", "busy")[0]["waiters"] == 0
+    sealed.still_works()
+
+
+def test_a_key_without_rules_lets_nobody_in(sealed):
+    """A configuration that lost its rules must not open the door."""
+    args = [a for a in sealed.daemon.command if a not in ("--authorized-clients", str(sealed.clients))]
+    done = subprocess.run(args, capture_output=True, text=True, timeout=world.GIVE_UP)
+    assert done.returncode == 78 and "name the file that says who may do what in authorized_clients" in done.stderr, done.stderr
+
+
 
 def test_a_wrong_server_key(sealed):
     public = keygen(sealed.dir / "another", "--server")
@@ -440,9 +502,11 @@ def test_rotation_without_downtime(start_daemon, database, directory):
     conf = pathlib.Path(directory) / "leased.conf"
     old, new = pathlib.Path(directory) / "old", pathlib.Path(directory) / "new"
     old_text, new_text = keygen(old, "--server"), keygen(new, "--server")
-    keygen(pathlib.Path(directory) / "client")
+    clients = pathlib.Path(directory) / "clients"
+    clients.write_text(f"a {keygen(pathlib.Path(directory) / 'client')} * **\n")
 
-    configure = conf.write_text
+    def configure(text):
+        conf.write_text(f"authorized_clients = {clients}\n" + text)
     configure(f"key = {old}\n")
     daemon = start_daemon(database, "rot", args=["--config", str(conf), "--listen", "tcp:127.0.0.1:0"])
     port = int(re.search(r"tcp:127\.0\.0\.1:(\d+)", daemon.log()).group(1))
@@ -457,7 +521,7 @@ def test_rotation_without_downtime(start_daemon, database, directory):
         daemon.signal(signal.SIGHUP)
         until(lambda: daemon.log().count(f"event={event}") > seen, event)
     public = noise.key_of_text("server-pub", old_text)
-    client = noise.Client(socket.create_connection(("127.0.0.1", port)), public).connect()
+    client = noise.Client(socket.create_connection(("127.0.0.1", port)), public, secret_of(f"{directory}/client")).connect()
     client.send(raw.HELLO)
     assert raw.fields(client.frame())[2]
     assert works(old_text) and not works(new_text)

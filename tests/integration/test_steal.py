@@ -73,7 +73,7 @@ def test_who_may_not(database, start_daemon):
     daemon = start_daemon(database, args=["--listen", f"tcp:127.0.0.1:{port}"])
     lease = ctl_json(daemon, "acquire", "x")[0]
     done = ctl(f"tcp:127.0.0.1:{port}", "steal", "x", "--reason", "r")
-    assert done.returncode == 77 and "may not steal" in done.stderr
+    assert done.returncode == 77 and 'everybody may not: a rule "steal x" is missing' in done.stderr
     assert ctl_json(daemon, "get", "x")[0]["token"] == lease["token"]
 
 

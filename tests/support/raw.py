@@ -7,7 +7,7 @@ import time
 
 HELLO = bytes.fromhex("00000006" "1204" "0801" "1001")  # version 1 to 1
 KINDS = {2: "welcome", 3: "granted", 4: "renewed", 5: "released", 6: "lease", 7: "listing", 8: "pong", 9: "health", 10: "failure", 11: "goodbye", 12: "history",
-         13: "stolen", 14: "lost", 15: "change"}
+         13: "stolen", 14: "lost", 15: "change", 16: "identity"}
 EUNAVAILABLE, EHELD, ETIMEDOUT, ELOST, ENOTHELD, EBUSY, ECANCELLED = 3, 5, 6, 8, 9, 15, 16
 GIVE_UP = 60  # seconds; far above what a loaded machine needs
 

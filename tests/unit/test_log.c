@@ -169,6 +169,7 @@ static void lines_below_the_level_are_not_written(void **state)
 	log_event(LOG_DEBUG, "debug", NULL);
 	log_event(LOG_WARN, "warn", NULL);
 	log_event(LOG_ERROR, "error", NULL);
+	log_event(LOG_AUDIT, "asked", NULL);
 	assert_true(log_enabled(LOG_ERROR) && log_enabled(LOG_WARN));
 	assert_false(log_enabled(LOG_INFO) || log_enabled(LOG_DEBUG));
 	log_init(LOG_INFO, false);
@@ -177,6 +178,7 @@ static void lines_below_the_level_are_not_written(void **state)
 	assert_null(strstr(line, "debug"));
 	assert_non_null(strstr(line, "event=warn\n"));
 	assert_non_null(strstr(line, "event=error\n"));
+	assert_non_null(strstr(line, "level=audit event=asked\n")); /* at any level */
 }
 
 /* Time is an argument, so the test moves it. */

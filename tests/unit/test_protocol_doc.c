@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "example_access.h"
 #include "example_history.h"
 #include "example_several.h"
 #include "example_watch.h"
@@ -376,6 +377,8 @@ static struct example {
 	{ "lost", 0, NULL, lost },
 	{ "watch", 10, example_watch, NULL },
 	{ "change", 10, NULL, example_change },
+	{ "whoami", 14, example_whoami, NULL },
+	{ "identity", 14, NULL, example_identity },
 };
 
 static unsigned field_number(const ProtobufCMessageDescriptor *descriptor, const char *example)
