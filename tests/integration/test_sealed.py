@@ -40,7 +40,7 @@ class Sealed:
         self.client_text = keygen(self.client_file)
         self.secret = secret_of(self.client_file)
         self.clients = self.dir / f"{name}.clients"
-        self.clients.write_text(f"tester {self.client_text} * **\n")
+        self.write_clients(f"tester {self.client_text} * **")
         self.daemon = start_daemon(database, name, args=["--listen", "tcp:127.0.0.1:0", "--key", str(self.key_file),
                                                                     "--authorized-clients", str(self.clients), *args])
         self.port = int(re.search(r"tcp:127\.0\.0\.1:(\d+)", self.daemon.log()).group(1))
@@ -66,10 +66,14 @@ class Sealed:
         assert raw.fields(client.frame())[2]  # welcome
         return client
 
+    def write_clients(self, *lines):
+        local = f"local uid={os.getuid()} * **"
+        self.clients.write_text("".join(line + "\n" for line in (local, *lines)))
+
     def know(self, *lines):
-        """Lets in these and nobody else."""
+        """Lets in these, this account, and nobody else."""
         before = self.daemon.log().count("event=reloaded")
-        self.clients.write_text("".join(line + "\n" for line in lines))
+        self.write_clients(*lines)
         self.daemon.signal(signal.SIGHUP)
         until(lambda: self.daemon.log().count("event=reloaded") > before, "a reload")
 
@@ -202,7 +206,7 @@ def test_a_withdrawn_key_ends_at_once(sealed):
     mine.send(raw.HELLO)
     assert raw.fields(mine.frame())[2]
     assert sealed.ctl("acquire", "-t", "1h", "busy").returncode == 0
-    waiter = ctl_start(sealed.address, "--key", other, "run", "--wait", "1h", "busy", "--", "true", stderr=subprocess.PIPE)
+    waiter = ctl_start(sealed.address, "--key", other, "run", "--wait", "1h", "busy", "--", "true")
     until(lambda: ctl_json(sealed.daemon, "get", "busy")[0]["waiters"] == 1, "a waiter")
     sealed.know(both[0])
     last_words(mine.socket)
