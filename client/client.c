@@ -187,7 +187,8 @@ static int wait_ready(struct leased_client *client, struct leased_error *err)
 	while (!client->ready && rc == 0) {
 		if (atomic_load(&client->interrupted))
 			rc = fail(err, LEASED_ECANCELLED, "interrupted");
-		else if (client->failed_rounds > 0 && boottime_ns() - begin > patience * NS_PER_MS)
+		else if (client->denied ||
+			(client->failed_rounds > 0 && boottime_ns() - begin > patience * NS_PER_MS))
 			rc = fail_open(client, "", err);
 		else if (pthread_cond_timedwait(&client->changed, &client->lock, &until) == ETIMEDOUT)
 			rc = fail_open(client, " in time", err);

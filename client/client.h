@@ -83,6 +83,7 @@ struct leased_client {
 	bool move_on;            /* the daemon cannot do what is asked of it: another may */
 	unsigned n_abandoned;    /* see abandon.h */
 	unsigned failed_rounds;  /* all servers tried in vain, in a row */
+	bool denied;             /* all of them do not let us in, and did so repeatedly */
 	struct leased_error problem; /* why there is no connection */
 	const void *in_callback; /* whose callback runs: a lease's, a watch's, an election's */
 };

@@ -69,7 +69,8 @@ static void drop(struct leased_client *client, struct connection *c, const struc
 	calls_lose_connection(client);
 	c->failures = had_worked ? 0 : c->failures + 1;
 	c->denials = why->status == LEASED_EDENIED ? c->denials + 1 : 0;
-	if (c->denials >= DENIALS_MAX * client->n_servers)
+	client->denied = c->denials >= DENIALS_MAX * client->n_servers;
+	if (client->denied)
 		calls_refuse(client);
 	if (c->failures > 0 && c->failures % client->n_servers == 0)
 		client->failed_rounds++;
@@ -147,6 +148,7 @@ static int take_welcome(struct leased_client *client, struct connection *c,
 	c->failures = c->denials = 0;
 	client->ready = true;
 	client->failed_rounds = 0;
+	client->denied = false;
 	client->problem = (struct leased_error){ 0 };
 	client->next_due_ns = 0; /* renewals may have waited for this */
 	pthread_cond_broadcast(&client->changed);

@@ -264,7 +264,7 @@ def test_a_database_of_another_encoding_is_refused_in_one_line(postgres, start_d
 
 
 def test_an_ordinary_role_that_owns_its_database_is_enough(postgres, start_daemon):
-    name = postgres.create_database()
+    name = postgres.create_database("template1")
     with postgres.connect() as conn:
         conn.execute(f"CREATE ROLE owner_{name} LOGIN")
         conn.execute(f"ALTER DATABASE {name} OWNER TO owner_{name}")

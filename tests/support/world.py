@@ -5,6 +5,7 @@ starts is stopped by pid when its fixture ends.
 """
 import ctypes
 import glob
+import hashlib
 import json
 import os
 import pathlib
@@ -76,12 +77,31 @@ def initdb(data):
                     "--no-sync", "--wal-segsize=1"], check=True, capture_output=True)
 
 
-def copy_of_empty_cluster(data):
-    """initdb takes a second of CPU, a copy of what it makes next to nothing: once a build will do."""
-    kept = BIN / "tests" / "empty-cluster"
+def answers(directory):
+    return subprocess.run([f"{pg_bin()}/pg_isready", "-q", "-h", directory]).returncode == 0
+
+
+def make_cluster(data):
+    """One whose database "with_schema" has ours, to make others from: migrating each cost more than most tests."""
+    initdb(data)
+    with temporary_directory() as sockets:
+        server = start([f"{pg_bin()}/postgres", "-D", data, "-k", sockets, "-c", "listen_addresses=", "-c", "fsync=off"],
+                       stderr=subprocess.DEVNULL, die_by=signal.SIGQUIT)
+        until(lambda: answers(sockets), "PostgreSQL to start")
+        where = f"host={sockets} user=leased dbname="
+        subprocess.run(["psql", "-qXd", where + "postgres", "-c", "CREATE DATABASE with_schema"], check=True)
+        subprocess.run([LEASED, "schema", "apply", "--database", where + "with_schema"], check=True, env={**os.environ, **LEAKS})
+        server.send_signal(signal.SIGINT)
+        server.wait(GIVE_UP)
+
+
+def copy_of_cluster(data):
+    """Making one takes seconds of CPU, a copy next to nothing: once for each build and schema will do."""
+    schema = subprocess.run([LEASED, "schema", "print"], check=True, capture_output=True).stdout
+    kept = BIN / "tests" / f"cluster-{hashlib.sha256(schema).hexdigest()[:16]}"
     if not kept.exists() and os.access(kept.parent, os.W_OK):
         made = pathlib.Path(tempfile.mkdtemp(dir=kept.parent))
-        initdb(made / "data")
+        make_cluster(made / "data")
         try:
             (made / "data").rename(kept)
         except OSError:
@@ -91,7 +111,7 @@ def copy_of_empty_cluster(data):
         shutil.copytree(kept, data)
         data.chmod(0o700)  # or the server refuses
     else:
-        initdb(data)
+        make_cluster(data)
 
 
 class Postgres:
@@ -103,7 +123,7 @@ class Postgres:
         self.log = self.dir / "log"
         self.process = None
         self.databases = 0
-        copy_of_empty_cluster(self.data)
+        copy_of_cluster(self.data)
         with open(self.data / "postgresql.conf", "a") as conf:
             conf.write(f"listen_addresses=''\nunix_socket_directories='{self.dir}'\n"
                        f"max_connections=200\nshared_buffers=32MB\nfsync=off\n{settings}\n")
@@ -113,11 +133,8 @@ class Postgres:
             self.process = start([f"{pg_bin()}/postgres", "-D", self.data], stdout=log,
                                  stderr=subprocess.STDOUT, die_by=signal.SIGQUIT)
         until((self.dir / ".s.PGSQL.5432").exists, "PostgreSQL to start")
-        until(self.answers, "PostgreSQL to start")
+        until(lambda: answers(self.dir), "PostgreSQL to start")
         return self
-
-    def answers(self):
-        return subprocess.run([f"{pg_bin()}/pg_isready", "-q", "-h", self.dir]).returncode == 0
 
     def stop(self, how=signal.SIGINT):
         """SIGINT: fast. SIGQUIT: immediate, as a crash."""
@@ -134,11 +151,12 @@ class Postgres:
         import psycopg
         return psycopg.connect(self.conninfo(dbname, user), autocommit=True, **kwargs)
 
-    def create_database(self):
+    def create_database(self, template="with_schema"):
+        """A new one; with template1 one without our schema."""
         self.databases += 1
         name = f"t{os.getpid()}_{self.databases}"
         with self.connect() as conn:
-            conn.execute(f"CREATE DATABASE {name}")
+            conn.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return name
 
 
