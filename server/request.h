@@ -24,8 +24,8 @@ enum verb {
 	VERB_ACQUIRE,
 	VERB_ACQUIRE_LIMITED, /* the statement of an ACQUIRE that takes more than a look at one row */
 	VERB_LOOK,
-	VERB_QUEUE, /* from here on the engine's own: stand in line */
-	VERB_LEAVE, /* leave the line */
+	VERB_LEAVE, /* from here on the engine's own: leave the line; whoever comes in the same flight stays */
+	VERB_QUEUE, /* stand in line */
 	VERB_BEAT,  /* this daemon is alive */
 	VERB_EXPIRY,   /* of watches (watch.c): has it expired? */
 	VERB_CHANGING, /* which transactions may be changing leases? */

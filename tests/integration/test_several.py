@@ -116,6 +116,25 @@ def test_a_waiting_writer_stops_later_readers_and_gets_in(daemon):
     take(daemon, "--shared", "x")
 
 
+def test_who_comes_after_one_that_died_keeps_its_place(database, start_listening):
+    """The dead one's row cannot go at once: when it does, that of the next one here stays."""
+    here, there = start_listening(2, args=["--poll-interval", "10m"])
+    leaves, stays = take(there, "--shared", "x"), take(there, "--shared", "x")
+    dead = queue_up(here, "x", 1)[0]
+    with psycopg.connect(database) as db:
+        db.execute("SELECT FROM leased.leases WHERE token = %s FOR NO KEY UPDATE", (stays["token"],))
+        dead.kill()
+        dead.communicate()
+        release(there, leaves)  # tells the daemon, where nobody waits any more
+        time.sleep(1.3)
+        writer = ctl_start(here, "-o", "json", "acquire", "-t", "10m", "-w", "10m", "x")
+        time.sleep(0.1)
+    time.sleep(1.5)
+    assert waiters(there, "x") == 1 and writer.poll() is None
+    release(there, stays)
+    granted(writer)
+
+
 def test_readers_that_wait_get_in_together(daemon):
     writer = take(daemon, "x")
     line = queue_up(daemon, "x", 5, "-t", "10m", "--shared")
