@@ -152,6 +152,7 @@ struct request {
 	bool told;                   /* BEAT: they were, since the last one */
 	bool has_room;               /* ACQUIRE, once looked at: nobody who holds it keeps it out */
 	bool has_extras;             /* ... several hold it, or did */
+	bool is_behind;              /* ... somebody stands in line before it */
 	bool expired;                /* EXPIRY: certainly */
 	char *others;                /* CHANGING: the transactions; claim.pid is one's. Freed likewise */
 	char *why;                   /* what the database said, or NULL. Freed by request_fini */

@@ -135,6 +135,29 @@ def test_who_comes_after_one_that_died_keeps_its_place(database, start_listening
     granted(writer)
 
 
+def test_who_stands_behind_a_waiter_elsewhere_is_held_up_as_by_one_here(start_listening):
+    """Told at once, and waiting without asking again and again."""
+    daemons = start_listening(2, args=["--poll-interval", "10m", "--log-level", "debug"])
+    reader = take(daemons[0], "--shared", "x")
+    writer = queue_up(daemons[0], "x", 1, "-t", "10m")[0]
+    for daemon in daemons:
+        for args in (["x"], ["y", "--and", "x"]):
+            begin = time.monotonic()
+            refused = ctl(daemon, "acquire", "--shared", *args)
+            assert refused.returncode == HELD and reader["holder"] in refused.stderr, refused.stderr
+            assert time.monotonic() - begin < 1
+    late = [ctl_start(daemons[1], "-o", "json", "acquire", "-t", "10m", "-w", "10m", "--shared", *args) for args in (["x"], ["y", "--and", "x"])]
+    until(lambda: waiters(daemons[0], "x") == 3, "the late readers")
+    time.sleep(1)
+    before = daemons[1].log().count("to=busy")
+    time.sleep(3)
+    assert daemons[1].log().count("to=busy") - before < 6  # it says that it is alive, once a second
+    writer.send_signal(world.signal.SIGINT)
+    writer.communicate()
+    for process in late:
+        granted(process)
+
+
 def test_readers_that_wait_get_in_together(daemon):
     writer = take(daemon, "x")
     line = queue_up(daemon, "x", 5, "-t", "10m", "--shared")
