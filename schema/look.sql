@@ -1,6 +1,7 @@
 -- The rows behind some names, by position (from 1): for `get`, and to tell why a batch left a request out. Of
--- several rows of a lease that of the token, else of those taken that of the holder, else the one that ends
--- first. Where from: look_one.sql or look_several.sql.
+-- several rows of a lease that of the token, else of those taken that of the holder, else, of those who hold it
+-- (for an acquire: or are in their minimum hold), the one that ends first. Where from: look_one.sql or
+-- look_several.sql.
 -- Columns from 15 on: who completed the slot ($2), if it was; by the interval ($3, in ms), when it ran last
 -- and may run again, if that is yet to come; how many grants there are; whether there is room for one more
 -- with max_holders ($9); whether several hold it, or did; and whether somebody alive stands in line before

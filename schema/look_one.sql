@@ -11,7 +11,7 @@
      ORDER BY x.token = r.token DESC,
         (x.holder_nonce = r.nonce AND x.holder_pid = r.pid AND x.holder_host = r.host
          AND x.principal = r.principal AND x.expires_at > now()) DESC,
-        x.expires_at > now() DESC, x.expires_at
+        x.expires_at > now() DESC, (x.released_at IS NULL OR r.token = 0 AND r.pid > 0) DESC, x.expires_at
      LIMIT 1) l ON true
   LEFT JOIN leased.slots s ON s.name = r.name AND s.slot = r.slot AND s.forget_at > now()
  WHERE l.name IS NOT NULL OR s.name IS NOT NULL

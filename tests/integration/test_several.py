@@ -199,6 +199,19 @@ def test_a_minimum_hold_and_an_expiry_take_places(daemon):
     assert is_refused(daemon, "--count", "3", "x")
 
 
+def test_a_minimum_hold_does_not_hide_who_holds_it(daemon):
+    release(daemon, take(daemon, "--count", "3", "--min-hold", "5m", "x"))
+    lease = take(daemon, "--count", "3", "x")
+    wrong = ctl(daemon, "renew", "x", "--holder", lease["holder"], "--token", "1")
+    assert wrong.returncode == LOST and "holds it with token" in wrong.stderr, wrong.stderr
+    assert ctl(daemon, "steal", "x", "--reason", "r").returncode == OK
+    assert ctl(daemon, "release", "x", *claim(lease)).returncode == LOST
+    for _ in range(2):
+        take(daemon, "--count", "3", "x")
+    several = ctl(daemon, "steal", "x", "--reason", "r")
+    assert several.returncode == 65 and "say whose" in several.stderr, several.stderr
+
+
 def test_each_token_is_a_proof_of_its_own(daemon, database):
     leases = [take(daemon, "--count", "3", "x") for _ in range(3)]
     release(daemon, leases[0])
