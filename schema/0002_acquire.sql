@@ -317,7 +317,10 @@ BEGIN
         SELECT * INTO l FROM leased.leases x
          WHERE x.name = try_acquire.name AND x.expires_at > clock_timestamp() AND x.released_at IS NULL
            AND x.holder_nonce = try_acquire.nonce AND x.holder_pid = try_acquire.pid
-           AND x.holder_host = try_acquire.host AND x.principal = session_user;
+           AND x.holder_host = try_acquire.host AND x.principal = session_user
+           AND cardinality(names) = (SELECT count(*) FROM leased.leases y
+                                      WHERE y.name = ANY (names) AND y.token = x.token
+                                        AND y.released_at IS NULL AND y.expires_at > clock_timestamp());
         IF FOUND THEN
             token := l.token;
             expires_at := l.expires_at;

@@ -11,7 +11,8 @@ WITH stolen AS (
              WHERE x.released_at IS NULL AND x.expires_at > now()
                AND (x.token = r.token OR r.token = 0
                     AND NOT EXISTS (SELECT FROM leased.leases o
-                                     WHERE o.name = x.name AND o.token <> x.token AND o.expires_at > now()))
+                                     WHERE o.name = x.name AND o.token <> x.token AND o.released_at IS NULL
+                                       AND o.expires_at > now()))
                FOR NO KEY UPDATE OF x SKIP LOCKED) q
      WHERE l.ctid = q.place AND l.expires_at > clock_timestamp()
     RETURNING q.i, q.until, q.stealer, q.reason, l.*

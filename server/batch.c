@@ -10,7 +10,7 @@ enum { OID_BOOL = 16, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
 
 /* What a row of list.sql is, and one of look.sql, steal.sql and held.sql begins with; all of look.sql. */
 #define VIEW_COLUMNS 15
-#define LOOK_COLUMNS 27
+#define LOOK_COLUMNS 28
 
 enum column {
 	COL_END,
@@ -50,7 +50,7 @@ static const enum column columns[VERB_COUNT][PARAMS_MAX + 1] = {
 		COL_EXIT_STATUS, COL_UNDONE, COL_END },
 	[VERB_STEAL] = { COL_NAME, COL_TOKEN, COL_PRINCIPAL, COL_REASON, COL_END },
 	[VERB_LOOK] = { COL_NAME, COL_SLOT, COL_EVERY_MS, COL_TOKEN, COL_HOST, COL_PID, COL_NONCE,
-		COL_PRINCIPAL, COL_MAX_HOLDERS, COL_END },
+		COL_PRINCIPAL, COL_MAX_HOLDERS, COL_PLACE, COL_END },
 	[VERB_QUEUE] = { COL_NAME, COL_HOST, COL_PID, COL_NONCE, COL_PRINCIPAL, COL_PLACE, COL_END },
 	[VERB_LEAVE] = { COL_NAME, COL_PLACE, COL_END },
 	[VERB_BEAT] = { COL_END },
@@ -380,7 +380,8 @@ static int decode_look(struct batch *batch, const PGresult *result, int row)
 		return 0;
 	if (PQnfields(result) != LOOK_COLUMNS ||
 		(req->view && !get_i64(result, row, 24, &req->view->holders)) ||
-		!get_bool(result, row, 25, &req->has_room) || !get_bool(result, row, 26, &req->has_extras))
+		!get_bool(result, row, 25, &req->has_room) || !get_bool(result, row, 26, &req->has_extras) ||
+		!get_bool(result, row, 27, &req->is_behind))
 		return LEASED_EINTERNAL;
 	if (!PQgetisnull(result, row, 15))
 		req->done_by = read_slot(result, row);

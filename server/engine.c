@@ -221,6 +221,12 @@ static void on_name_due(void *owner, struct name_queue *queue)
 	turns_on_name_due(owner, queue);
 }
 
+/* Rows that nobody here knew of were to go, and somebody may stand among them by now: who finds them again asks anew. */
+static bool is_outdated(struct engine *e, const struct request *req)
+{
+	return req->verb == VERB_LEAVE && req->place < 0 && waiters_find(&e->waiters, req->claim.name);
+}
+
 static void on_request_due(void *owner, struct request *req)
 {
 	struct engine *e = owner;
@@ -231,6 +237,8 @@ static void on_request_due(void *owner, struct request *req)
 		end_pause(e, req);
 		if (req->verb == VERB_ACQUIRE)
 			places_on_pause_over(e, req);
+		else if (is_outdated(e, req))
+			engine_finish(e, req, LEASED_OK);
 		else
 			engine_ask(e, req);
 	}

@@ -120,9 +120,9 @@ static void explain_held(const struct request *req, struct leased_error *err)
 	if (req->status == LEASED_ETIMEDOUT)
 		snprintf(lead + strlen(lead), sizeof lead - strlen(lead), "the wait ran out: ");
 
-	if (!v || (v->expires_in_ms <= 0 && !v->released)) {
+	if (!v || v->expires_in_ms <= 0) {
 		fail(err, req->status, "%s%s", lead,
-			v ? "it is just changing hands" : "others wait for it");
+			v && !req->is_behind ? "it is just changing hands" : "others wait for it");
 	} else if (v->released) {
 		duration_format(holder, v->expires_in_ms > 0 ? v->expires_in_ms : 0);
 		fail(err, req->status, "%sit was released, but stays taken for %s more (minimum hold)",

@@ -24,8 +24,8 @@ enum verb {
 	VERB_ACQUIRE,
 	VERB_ACQUIRE_LIMITED, /* the statement of an ACQUIRE that takes more than a look at one row */
 	VERB_LOOK,
-	VERB_QUEUE, /* from here on the engine's own: stand in line */
-	VERB_LEAVE, /* leave the line */
+	VERB_LEAVE, /* from here on the engine's own: leave the line; whoever comes in the same flight stays */
+	VERB_QUEUE, /* stand in line */
 	VERB_BEAT,  /* this daemon is alive */
 	VERB_EXPIRY,   /* of watches (watch.c): has it expired? */
 	VERB_CHANGING, /* which transactions may be changing leases? */
@@ -152,6 +152,7 @@ struct request {
 	bool told;                   /* BEAT: they were, since the last one */
 	bool has_room;               /* ACQUIRE, once looked at: nobody who holds it keeps it out */
 	bool has_extras;             /* ... several hold it, or did */
+	bool is_behind;              /* ... somebody stands in line before it */
 	bool expired;                /* EXPIRY: certainly */
 	char *others;                /* CHANGING: the transactions; claim.pid is one's. Freed likewise */
 	char *why;                   /* what the database said, or NULL. Freed by request_fini */

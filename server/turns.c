@@ -126,10 +126,13 @@ void turns_take(struct engine *e, struct request *req)
 		engine_look(e, req);
 }
 
-/* Whoever holds it keeps this one out. No row: nobody does. */
+/*
+ * Whoever holds it keeps this one out; or there would be room, but not for somebody before it, who keeps it out as
+ * long. No row: nobody does.
+ */
 static bool is_kept_out(const struct request *req)
 {
-	return req->view && !req->has_room;
+	return req->view && (!req->has_room || (req->is_behind && req->view->holders > 0));
 }
 
 /*
@@ -317,21 +320,6 @@ static void stay(struct engine *e, struct name_queue *queue, struct request *req
 		turns_wait_on(e, queue, req);
 }
 
-static void held(struct engine *e, struct request *req)
-{
-	struct name_queue *queue = step_down(req);
-	int64_t expires_in_ms = req->view->expires_in_ms;
-	int status = turns_why_not_wait(e, req);
-
-	queue->rounds = 0;
-	tell_the_others(e, queue, &req->view->claim);
-	if (status == 0)
-		stay(e, queue, req);
-	park(e, queue, expires_in_ms);
-	if (status < 0)
-		engine_finish(e, req, status);
-}
-
 /* Rows that are ours and stand before the first we know of: left behind by a lost connection. */
 static void forget_strays(struct engine *e, const struct name_queue *queue, const struct request *req)
 {
@@ -340,6 +328,23 @@ static void forget_strays(struct engine *e, const struct name_queue *queue, cons
 	if (queue->n_drawing > 0 || (first && first->place == 0))
 		return;
 	errand_leave(e, req->claim.name, first ? -first->place : -INT64_MAX);
+}
+
+static void held(struct engine *e, struct request *req)
+{
+	struct name_queue *queue = step_down(req);
+	int64_t expires_in_ms = req->view->expires_in_ms;
+	int status = turns_why_not_wait(e, req);
+
+	queue->rounds = 0;
+	if (req->has_room && req->place > 0)
+		forget_strays(e, queue, req);
+	tell_the_others(e, queue, &req->view->claim);
+	if (status == 0)
+		stay(e, queue, req);
+	park(e, queue, expires_in_ms);
+	if (status < 0)
+		engine_finish(e, req, status);
 }
 
 /* Expired or absent, and yet not granted: taken just now, guarded, or somebody elsewhere is before us. */
@@ -361,7 +366,7 @@ static void not_to_be_had(struct engine *e, struct request *req)
 		forget_strays(e, queue, req);
 	if (status == LEASED_EHELD && queue->rounds <= LOCKED_TRIES_MAX)
 		status = 0;
-	else if (status == LEASED_EHELD)
+	else if (status == LEASED_EHELD && !req->is_behind)
 		status = req->view ? LEASED_EGUARDED : LEASED_EUNAVAILABLE;
 	step_down(req);
 	tell_the_others(e, queue, &req->claim);

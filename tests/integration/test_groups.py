@@ -63,6 +63,21 @@ def test_the_one_that_is_held_is_named(daemon):
     assert '"b"' in ctl(daemon, "acquire", "a", *also("b")).stderr
 
 
+def test_a_grant_of_some_of_them_is_none_of_all(daemon, database):
+    """Asked again by the same holder, who has not, or no longer, all of them."""
+    with raw.Client(daemon.socket) as client:
+        assert client.acquire(b"a", 1)
+        assert client.ask(raw.acquire(2, b"a", 1, more=raw.field(ALSO, b"b"))).kind == "failure"
+        assert is_free(daemon, "b")
+    both = "SELECT token FROM leased.try_acquire('c', 'h', 1, 1, also => '{d}')"
+    with psycopg.connect(database, autocommit=True) as db:
+        token = db.execute(both).fetchone()
+        assert token and db.execute(both).fetchone() == token
+        db.execute("SELECT leased.steal('d', 'r')")
+        assert not db.execute(both).fetchone()
+        assert db.execute("SELECT token FROM leased.try_acquire('c', 'h', 1, 1)").fetchone() == token
+
+
 def test_the_token_is_higher_than_any_before(daemon):
     for name in ("a", "b", "a", "b", "b"):
         lease = take(daemon, name)

@@ -116,6 +116,48 @@ def test_a_waiting_writer_stops_later_readers_and_gets_in(daemon):
     take(daemon, "--shared", "x")
 
 
+def test_who_comes_after_one_that_died_keeps_its_place(database, start_listening):
+    """The dead one's row cannot go at once: when it does, that of the next one here stays."""
+    here, there = start_listening(2, args=["--poll-interval", "10m"])
+    leaves, stays = take(there, "--shared", "x"), take(there, "--shared", "x")
+    dead = queue_up(here, "x", 1)[0]
+    with psycopg.connect(database) as db:
+        db.execute("SELECT FROM leased.leases WHERE token = %s FOR NO KEY UPDATE", (stays["token"],))
+        dead.kill()
+        dead.communicate()
+        release(there, leaves)  # tells the daemon, where nobody waits any more
+        time.sleep(1.3)
+        writer = ctl_start(here, "-o", "json", "acquire", "-t", "10m", "-w", "10m", "x")
+        time.sleep(0.1)
+    time.sleep(1.5)
+    assert waiters(there, "x") == 1 and writer.poll() is None
+    release(there, stays)
+    granted(writer)
+
+
+def test_who_stands_behind_a_waiter_elsewhere_is_held_up_as_by_one_here(start_listening):
+    """Told at once, and waiting without asking again and again."""
+    daemons = start_listening(2, args=["--poll-interval", "10m", "--log-level", "debug"])
+    reader = take(daemons[0], "--shared", "x")
+    writer = queue_up(daemons[0], "x", 1, "-t", "10m")[0]
+    for daemon in daemons:
+        for args in (["x"], ["y", "--and", "x"]):
+            begin = time.monotonic()
+            refused = ctl(daemon, "acquire", "--shared", *args)
+            assert refused.returncode == HELD and reader["holder"] in refused.stderr, refused.stderr
+            assert time.monotonic() - begin < 1
+    late = [ctl_start(daemons[1], "-o", "json", "acquire", "-t", "10m", "-w", "10m", "--shared", *args) for args in (["x"], ["y", "--and", "x"])]
+    until(lambda: waiters(daemons[0], "x") == 3, "the late readers")
+    time.sleep(1)
+    before = daemons[1].log().count("to=busy")
+    time.sleep(3)
+    assert daemons[1].log().count("to=busy") - before < 6  # it says that it is alive, once a second
+    writer.send_signal(world.signal.SIGINT)
+    writer.communicate()
+    for process in late:
+        granted(process)
+
+
 def test_readers_that_wait_get_in_together(daemon):
     writer = take(daemon, "x")
     line = queue_up(daemon, "x", 5, "-t", "10m", "--shared")
@@ -155,6 +197,19 @@ def test_a_minimum_hold_and_an_expiry_take_places(daemon):
     assert is_refused(daemon, "--count", "3", "x") and len(ctl_json(daemon, "get", "x")) == 3
     granted(ctl_start(daemon, "-o", "json", "acquire", "-w", "1m", "-t", "10m", "--count", "3", "x"))
     assert is_refused(daemon, "--count", "3", "x")
+
+
+def test_a_minimum_hold_does_not_hide_who_holds_it(daemon):
+    release(daemon, take(daemon, "--count", "3", "--min-hold", "5m", "x"))
+    lease = take(daemon, "--count", "3", "x")
+    wrong = ctl(daemon, "renew", "x", "--holder", lease["holder"], "--token", "1")
+    assert wrong.returncode == LOST and "holds it with token" in wrong.stderr, wrong.stderr
+    assert ctl(daemon, "steal", "x", "--reason", "r").returncode == OK
+    assert ctl(daemon, "release", "x", *claim(lease)).returncode == LOST
+    for _ in range(2):
+        take(daemon, "--count", "3", "x")
+    several = ctl(daemon, "steal", "x", "--reason", "r")
+    assert several.returncode == 65 and "say whose" in several.stderr, several.stderr
 
 
 def test_each_token_is_a_proof_of_its_own(daemon, database):
