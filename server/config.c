@@ -22,6 +22,7 @@ static const struct option_row rows[] = {
 		"libpq conninfo or URI; passwords belong in .pgpass or a service file" },
 	{ "notify_database", TYPE_CONNINFO, FIELD(notify_database), "", 0, 0,
 		"a direct connection for LISTEN where database goes through a pool" },
+	{ "user", TYPE_TEXT, FIELD(user), "", 0, 0, "whom the daemon becomes when root starts it" },
 	{ "listen", TYPE_LISTEN, 0, DEFAULT_LISTEN, 0, 0,
 		"unix:/path, tcp:127.0.0.1:7420 or tcp:[::1]:7420; repeat it for more" },
 	{ "socket_mode", TYPE_OCTAL, FIELD(socket_mode), "0660", 0, 0777,
@@ -196,6 +197,7 @@ int config_take_value(struct config *c, const struct option_row *row, const char
 
 	switch (row->type) {
 	case TYPE_CONNINFO: return take_conninfo((char **)(void *)field, value, err);
+	case TYPE_TEXT: return config_take_text((char **)(void *)field, value, err);
 	case TYPE_LISTEN: return take_listen(c, value, err);
 	case TYPE_OCTAL: return take_number((int64_t *)(void *)field, row, value, 8, err);
 	case TYPE_COUNT: return take_number((int64_t *)(void *)field, row, value, 10, err);
@@ -371,6 +373,7 @@ static bool keep(const struct option_row *row, struct config *running, const str
 
 	switch (row->type) {
 	case TYPE_CONNINFO:
+	case TYPE_TEXT:
 		text = *(char **)value; /* fresh has it too */
 		memcpy(value, old, sizeof text);
 		return strcmp(text, *(char **)value) != 0;
@@ -388,7 +391,7 @@ static bool keep(const struct option_row *row, struct config *running, const str
 
 static bool is_used_at_start(const char *key)
 {
-	static const char *const keys[] = { "database", "notify_database", "listen", "socket_mode", "writers",
+	static const char *const keys[] = { "database", "notify_database", "user", "listen", "socket_mode", "writers",
 		"connect_timeout" };
 
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -419,9 +422,10 @@ void config_fini(struct config *config)
 {
 	free(config->database);
 	free(config->notify_database);
+	free(config->user);
 	free(config->data_dir);
 	free(config->file);
-	config->database = config->notify_database = config->data_dir = config->file = NULL;
+	config->user = config->database = config->notify_database = config->data_dir = config->file = NULL;
 }
 
 void config_help(FILE *out)

@@ -35,6 +35,7 @@ struct config {
 	char *data_dir;         /* --data, NULL: temporary */
 	char *file;             /* --config, NULL: none was given or found */
 
+	char *user;             /* whom to become when root starts the daemon, "": nobody was named */
 	char *database;         /* libpq conninfo or URI; "" leaves all to libpq's environment */
 	char *notify_database;  /* the same for LISTEN, "": database */
 	struct address listen[CONFIG_LISTEN_MAX];

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "clock.h"
+#include "confine.h"
 #include "devpg.h"
 #include "engine.h"
 #include "holdings.h"
@@ -349,6 +350,9 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 
 	if (sodium_init() < 0)
 		return fail(err, LEASED_EINTERNAL, "libsodium does not start");
+	rc = confine(config->user, err);
+	if (rc < 0)
+		return rc;
 	log_init(config->log_level, config->log_json);
 	signal(SIGPIPE, SIG_IGN);
 	raise_limit();

@@ -388,7 +388,7 @@ static void what_is_used_at_the_start_stays(void **state)
 	const char *before[] = { "--database", "host=a", "--listen", "unix:/a", "--writers", "1", "--ttl-max", "1h",
 		"--connect-timeout", "1s", NULL };
 	const char *after[] = { "--database", "host=b", "--listen", "unix:/a", "--listen", "unix:/b", "--writers", "2",
-		"--ttl-max", "2h", "--connect-timeout", "2s", "--socket-mode", "0600", "--notify-database", "host=c", NULL };
+		"--ttl-max", "2h", "--connect-timeout", "2s", "--socket-mode", "0600", "--notify-database", "host=c", "--user", "b", NULL };
 	char kept[CONFIG_KEPT_SIZE];
 	struct config config, fresh;
 	struct leased_error err;
@@ -400,7 +400,8 @@ static void what_is_used_at_the_start_stays(void **state)
 	assert_string_equal(kept, "");
 	assert_int_equal(load(&fresh, after, &err), 0);
 	config_take_over(&config, &fresh, kept);
-	assert_string_equal(kept, "database, notify_database, listen, socket_mode, writers, connect_timeout");
+	assert_string_equal(kept, "database, notify_database, user, listen, socket_mode, writers, connect_timeout");
+	assert_string_equal(config.user, "");
 	assert_string_equal(config.database, "host=a");
 	assert_string_equal(config.notify_database, "");
 	assert_int_equal(config.n_listen, 1);
