@@ -279,6 +279,7 @@ static int start_in(struct devpg *pg, struct devpg_setup *setup, struct leased_e
 	devpg_quote(quoted, pg->dir, '\'', '\\');
 	snprintf(pg->conninfo, sizeof pg->conninfo, "host=%s port=5432 user=leased dbname=postgres",
 		quoted);
+	snprintf(pg->admin, sizeof pg->admin, "host=%s port=5432 user=postgres dbname=postgres", quoted);
 	rc = lock_directory(pg, &setup->lock, err);
 	if (rc < 0)
 		return rc;

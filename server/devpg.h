@@ -17,7 +17,8 @@
 
 struct devpg {
 	char dir[DEVPG_PATH_SIZE];      /* holds data/, the socket and the log */
-	char conninfo[256];             /* for libpq */
+	char conninfo[256];             /* of the daemon's own role, "leased", which the caller makes */
+	char admin[256];                /* of the superuser */
 	bool keep;                      /* given by --data: stays after exit */
 	pid_t watcher;
 	int leash;                      /* its end tells the watcher to stop; readable: the server has ended */

@@ -88,7 +88,7 @@ static void run_as(const struct passwd *user, const char *dir, const char *const
 static bool make_cluster(const struct devpg *pg, const struct devpg_setup *setup)
 {
 	char initdb[DEVPG_BIN_SIZE + 16], data[DEVPG_FILE_SIZE], mark[DEVPG_FILE_SIZE];
-	const char *argv[] = { initdb, "-D", data, "-U", "leased", "--auth=trust",
+	const char *argv[] = { initdb, "-D", data, "-U", "postgres", "--auth=trust",
 		"--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions", NULL };
 	int status;
 	pid_t pid;

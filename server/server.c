@@ -17,6 +17,7 @@
 #include "log.h"
 #include "notices.h"
 #include "notify_ready.h"
+#include "schema.h"
 #include "session.h"
 #include "status.h"
 #include "trim.h"
@@ -245,6 +246,8 @@ static int start_dev(struct server *srv, struct leased_error *err)
 	if (!config->dev)
 		return 0;
 	rc = devpg_start(&srv->devpg, config->data_dir, err);
+	if (rc == 0)
+		rc = schema_prepare_dev(srv->devpg.admin, err);
 	if (rc < 0)
 		return rc;
 	return take_devpg(&srv->devpg, config, err);

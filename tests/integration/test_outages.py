@@ -186,9 +186,9 @@ def test_a_standby_is_refused_and_the_primary_found(own_postgres, start_daemon, 
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until(lambda: subprocess.run([f"{world.pg_bin()}/pg_isready", "-q", "-h", directory]).returncode == 0, "the standby")
-        alone = start_daemon(f"host={directory} user=leased dbname=postgres", wait="database_unavailable")
+        alone = start_daemon(f"host={directory} user=daemon dbname=postgres", wait="database_unavailable")
         assert "read-only" in alone.log() or "standby" in alone.log()
-        daemon = start_daemon(f"host={directory},{own_postgres.dir} user=leased dbname=postgres")
+        daemon = start_daemon(f"host={directory},{own_postgres.dir} user=daemon dbname=postgres")
         assert ctl(daemon, "acquire", "x").returncode == 0
         assert finding(daemon, "primary")["grade"] == "ok"
     finally:

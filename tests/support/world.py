@@ -71,14 +71,27 @@ def free_port():
         return s.getsockname()[1]
 
 
+# Nobody works as the superuser "leased" but who says so: daemons and tests are the role "daemon", an ordinary
+# one that owns its databases. What leased_daemon may do suffices too: see test_roles.py.
+ROLES = """\
+CREATE ROLE leased_owner;
+CREATE ROLE leased_daemon;
+CREATE ROLE leased_app;
+CREATE ROLE leased_monitor;
+CREATE ROLE daemon LOGIN IN ROLE leased_daemon;
+ALTER DATABASE postgres OWNER TO daemon;
+"""
+
+
 def initdb(data):
     subprocess.run([f"{pg_bin()}/initdb", "-D", data, "-U", "leased", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8",
                     "--no-sync", "--wal-segsize=1"], check=True, capture_output=True)
+    subprocess.run([f"{pg_bin()}/postgres", "--single", "-D", data, "postgres"], check=True, capture_output=True, input=ROLES.encode())
 
 
 def copy_of_empty_cluster(data):
     """initdb takes a second of CPU, a copy of what it makes next to nothing: once a build will do."""
-    kept = BIN / "tests" / "empty-cluster"
+    kept = BIN / "tests" / "cluster-with-roles"
     if not kept.exists() and os.access(kept.parent, os.W_OK):
         made = pathlib.Path(tempfile.mkdtemp(dir=kept.parent))
         initdb(made / "data")
@@ -97,27 +110,28 @@ def copy_of_empty_cluster(data):
 class Postgres:
     """A private cluster. It crashes in tests, but never together with the machine: nothing need reach the disk."""
 
-    def __init__(self, directory, settings=""):
+    def __init__(self, directory, settings="", port=5432):
         self.dir = pathlib.Path(directory)
+        self.port = port
         self.data = self.dir / "data"
         self.log = self.dir / "log"
         self.process = None
         self.databases = 0
         copy_of_empty_cluster(self.data)
         with open(self.data / "postgresql.conf", "a") as conf:
-            conf.write(f"listen_addresses=''\nunix_socket_directories='{self.dir}'\n"
+            conf.write(f"listen_addresses=''\nunix_socket_directories='{self.dir}'\nport={self.port}\n"
                        f"max_connections=200\nshared_buffers=32MB\nfsync=off\n{settings}\n")
 
     def start(self):
         with open(self.log, "ab") as log:
             self.process = start([f"{pg_bin()}/postgres", "-D", self.data], stdout=log,
                                  stderr=subprocess.STDOUT, die_by=signal.SIGQUIT)
-        until((self.dir / ".s.PGSQL.5432").exists, "PostgreSQL to start")
+        until((self.dir / f".s.PGSQL.{self.port}").exists, "PostgreSQL to start")
         until(self.answers, "PostgreSQL to start")
         return self
 
     def answers(self):
-        return subprocess.run([f"{pg_bin()}/pg_isready", "-q", "-h", self.dir]).returncode == 0
+        return subprocess.run([f"{pg_bin()}/pg_isready", "-q", "-h", self.dir, "-p", str(self.port)]).returncode == 0
 
     def stop(self, how=signal.SIGINT):
         """SIGINT: fast. SIGQUIT: immediate, as a crash."""
@@ -127,8 +141,8 @@ class Postgres:
             self.process.wait(GIVE_UP)
             self.process = None
 
-    def conninfo(self, dbname="postgres", user="leased"):
-        return f"host={self.dir} user={user} dbname={dbname}"
+    def conninfo(self, dbname="postgres", user="daemon"):
+        return f"host={self.dir} port={self.port} user={user} dbname={dbname}"
 
     def connect(self, dbname="postgres", user="leased", **kwargs):
         import psycopg
@@ -138,18 +152,18 @@ class Postgres:
         self.databases += 1
         name = f"t{os.getpid()}_{self.databases}"
         with self.connect() as conn:
-            conn.execute(f"CREATE DATABASE {name}")
+            conn.execute(f"CREATE DATABASE {name} OWNER daemon")
         return name
 
 
 class PgBouncer:
     """Transaction mode, in front of a cluster."""
 
-    def __init__(self, directory, postgres, settings=""):
+    def __init__(self, directory, postgres, settings="", user="daemon"):
         self.dir = pathlib.Path(directory)
         config = self.dir / "pgbouncer.ini"
         config.write_text(
-            f"[databases]\n* = host={postgres.dir} user=leased\n[pgbouncer]\nlisten_addr=\n"
+            f"[databases]\n* = host={postgres.dir} user={user}\n[pgbouncer]\nlisten_addr=\n"
             f"unix_socket_dir={self.dir}\nlisten_port=6432\npool_mode=transaction\nauth_type=any\n"
             f"max_client_conn=500\ndefault_pool_size=10\nlogfile={self.dir}/pgbouncer.log\n{settings}\n")
         self.process = start(["/usr/sbin/pgbouncer", config], stdout=subprocess.DEVNULL,
@@ -157,7 +171,7 @@ class PgBouncer:
         until(lambda: (self.dir / ".s.PGSQL.6432").exists(), "PgBouncer to start")
 
     def conninfo(self, dbname):
-        return f"host={self.dir} port=6432 user=leased dbname={dbname}"
+        return f"host={self.dir} port=6432 user=daemon dbname={dbname}"
 
     def stop(self):
         self.process.terminate()
@@ -170,7 +184,7 @@ class Daemon:
         self.socket = self.dir / f"{name}.sock"
         self.address = f"unix:{self.socket}"
         self.log_path = self.dir / f"{name}.log"
-        self.command = [LEASED, "--database", conninfo, "--listen", self.address, *args]
+        self.command = [LEASED, *(["--database", conninfo] if conninfo else []), "--listen", self.address, *args]
         self.env = {**os.environ, **LEAKS, **(env or {})}
         self.process = None
         self.start(wait)

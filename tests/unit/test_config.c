@@ -151,7 +151,7 @@ static const struct flag_case {
 	{ "dev with a database", { "--dev", "--database", "host=a" }, LEASED_EUSAGE, "--dev brings" },
 	{ "data without dev", { "--data", "/tmp/x" }, LEASED_EUSAGE, "--data goes with --dev" },
 	{ "a stray word", { "start" }, LEASED_EUSAGE, "unexpected \"start\"" },
-	{ "schema without a verb", { "schema" }, LEASED_EUSAGE, "schema: print, apply or status?" },
+	{ "schema without a verb", { "schema" }, LEASED_EUSAGE, "schema: print, apply, status or roles?" },
 	{ "a wrong schema verb", { "schema", "drop" }, LEASED_EUSAGE, "unexpected \"drop\"" },
 	{ "a file that is not there", { "--config", "/nonexistent" }, LEASED_ECONFIG,
 		"open /nonexistent: No such file" },
@@ -228,6 +228,7 @@ static const struct command_case {
 	enum config_command want;
 } command_cases[] = {
 	{ "schema print", { "schema", "print" }, CONFIG_SCHEMA_PRINT },
+	{ "schema roles", { "schema", "roles" }, CONFIG_SCHEMA_ROLES },
 	{ "schema apply, flags anywhere", { "schema", "--writers", "3", "apply" }, CONFIG_SCHEMA_APPLY },
 	{ "schema status behind the end of flags", { "--", "schema", "status" }, CONFIG_SCHEMA_STATUS },
 	{ "a check", { "--check-config" }, CONFIG_CHECK },
@@ -375,6 +376,7 @@ static void defaults_are_within_their_bounds(void **state)
 	assert_int_equal(load(&config, none, &err), 0);
 	assert_int_equal(config.command, CONFIG_RUN);
 	assert_true(config.schema_apply);
+	assert_false(config.allow_superuser);
 	assert_int_equal(config.log_level, LOG_INFO);
 	assert_false(config.log_json);
 	assert_string_equal(config.database, "");

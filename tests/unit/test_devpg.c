@@ -63,7 +63,7 @@ static void until_gone(const char *path)
 
 static PGconn *connect_to(const struct devpg *pg)
 {
-	PGconn *conn = PQconnectdb(pg->conninfo);
+	PGconn *conn = PQconnectdb(pg->admin);
 
 	assert_string_equal(PQerrorMessage(conn), "");
 	return conn;
