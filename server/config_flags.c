@@ -82,6 +82,8 @@ static int take_word(struct config *c, const char *word, unsigned *n_words, stru
 			return 0;
 		}
 	}
+	if (config_holds_secret(word)) /* it is not repeated */
+		return refuse_password("database", word, err);
 	return fail(err, LEASED_EUSAGE, "unexpected \"%s\": see leased --help", word);
 }
 

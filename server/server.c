@@ -237,6 +237,15 @@ static void log_ready(const struct server *srv)
 	notify_ready();
 }
 
+/* A password there works; but whoever sets it up is told that there are better places. */
+static void warn_of_environment(void)
+{
+	if (getenv("PGPASSWORD"))
+		log_event(LOG_WARN, "password_in_environment", "why", 's',
+			"PGPASSWORD is seen by root, by child processes and often by unit files: use .pgpass or a service file",
+			NULL);
+}
+
 /* A private PostgreSQL, and a socket beside it that only this user may use. */
 static int start_dev(struct server *srv, struct leased_error *err)
 {
@@ -358,6 +367,7 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 		return rc;
 	log_init(config->log_level, config->log_json);
 	signal(SIGPIPE, SIG_IGN);
+	warn_of_environment();
 	raise_limit();
 	srv = (struct server){ .config = config, .argc = argc, .argv = argv };
 	rc = start_dev(&srv, err);

@@ -142,6 +142,8 @@ static const struct flag_case {
 		LEASED_EUSAGE, "--database: libpq cannot read" },
 	{ "TCP beyond loopback", { "--listen", "tcp:0.0.0.0:7420" }, LEASED_EUSAGE,
 		"--listen: tcp:0.0.0.0:7420: TCP beyond loopback needs keys" },
+	{ "a password in a forgotten flag's value", { "postgresql://u:secret@h/db" }, LEASED_EUSAGE,
+		"--database: a password on the command line" },
 	{ "a flag after the end of flags", { "--", "--writers=3" }, LEASED_EUSAGE,
 		"unexpected \"--writers=3\"" },
 	{ "a value for a switch", { "--dev=yes" }, LEASED_EUSAGE, "unknown option --dev" },
