@@ -27,9 +27,8 @@ struct devpg {
 /*
  * Finds PostgreSQL's binaries (PATH, then the newest of /usr/lib/postgresql/N/bin; needs initdb,
  * postgres), makes the cluster in dir (NULL: a new temporary directory) unless there is one
- * already, starts it and waits until it answers. When started by root the server runs as the user
- * postgres, else nobody, who owns the directory; the daemon itself stays who it is. A dir that was
- * there before must be empty, or made by an earlier call. Forks: no other thread may run yet.
+ * already, starts it and waits until it answers. Not for root, as whom PostgreSQL refuses to run. A dir
+ * that was there before must be empty, or made by an earlier call. Forks: no other thread may run yet.
  * LEASED_ECONFIG with what to do when binaries are missing, or dir is in use or of no use;
  * LEASED_EUNAVAILABLE with what the server said when it does not start.
  */
