@@ -72,7 +72,7 @@ static void check_schema(struct doctor *d, const Leased__Health *h)
 	if (h->app_role_present)
 		find(d, OK, "role", "leased_app may call the SQL functions");
 	else
-		find(d, WARN, "role", "leased_app does not exist: CREATE ROLE leased_app, then grant it the functions that `leased schema print` names");
+		find(d, WARN, "role", "leased_app does not exist: let an administrator run the output of `leased schema roles`");
 }
 
 static int64_t wall_us(void)

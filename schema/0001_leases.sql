@@ -1,8 +1,5 @@
 -- 0001: the tables of leased. Runs inside one transaction; see schema/README in 0002 for the verbs.
 
-CREATE SCHEMA IF NOT EXISTS leased;
-REVOKE ALL ON SCHEMA leased FROM PUBLIC;
-
 -- One row a name; a row that is not held keeps the last holder until the name is taken again.
 --   held:      released_at IS NULL     AND expires_at > now()
 --   min-hold:  released_at IS NOT NULL AND expires_at > now()   (released, but stays taken)

@@ -1,8 +1,8 @@
 -- 0002: functions for use from any driver, through any pool, with or without the daemon.
 --
--- SECURITY DEFINER with a fixed search_path: the role leased_app may call them and touch nothing
--- else. A lease taken here belongs to session_user, as one taken through the daemon belongs to the
--- principal behind the connection.
+-- SECURITY DEFINER with a fixed search_path and no EXECUTE: the role leased_app may call them and touch
+-- nothing else (grants.sql). A lease taken here belongs to session_user, as one taken through the daemon
+-- belongs to the principal behind the connection.
 --
 -- SQLSTATE class LE: LE001 not held (guard, renew, release) · LE002 bad argument · LE003 epochs used up
 -- · LE005 already done (try_acquire: the slot was completed, or the interval is not over).
@@ -448,33 +448,4 @@ SELECT g.token, g.ended, format('%s:%s:%s', g.holder_host, g.holder_pid, lpad(to
             e.acquired_at, e.ended_at, e.exit_status, e.stolen_by, e.reason
           FROM leased.events e WHERE e.name = history.name ORDER BY e.token DESC LIMIT max_rows)) g
  ORDER BY g.token DESC LIMIT max_rows
-$$;
-
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA leased FROM PUBLIC;
-
--- The role for applications. Roles belong to the whole cluster; without the right to make one the
--- functions stay with the owner, and `leasectl doctor` says so.
-DO $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'leased_app') THEN
-        BEGIN
-            CREATE ROLE leased_app NOLOGIN;
-        EXCEPTION
-            WHEN insufficient_privilege THEN
-                RAISE WARNING 'leased: no right to create the role leased_app; grant the functions by hand';
-                RETURN;
-            WHEN duplicate_object OR unique_violation THEN
-                NULL; -- made at the same moment for another database
-        END;
-    END IF;
-    GRANT USAGE ON SCHEMA leased TO leased_app;
-    GRANT EXECUTE ON FUNCTION
-        leased.try_acquire(text, text, integer, bigint, interval, interval, text, text, text, interval, interval, integer, text[]),
-        leased.renew(text, bigint, text, integer, bigint, interval, text),
-        leased.release(text, bigint, text, integer, bigint, integer, boolean),
-        leased.guard(text, bigint),
-        leased.get(text),
-        leased.history(text, integer)
-    TO leased_app;
-END
 $$;

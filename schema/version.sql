@@ -1,5 +1,6 @@
 -- The version of the schema, and the rights in it that the daemon's statements need and this role lacks
 -- (NULL: none). What does not exist is no matter of rights but of the version.
+SET LOCAL search_path = pg_catalog, pg_temp;
 WITH needed (thing, rights) AS (VALUES
     ('leased.leases', 'SELECT INSERT UPDATE DELETE'),
     ('leased.events', 'SELECT INSERT'),

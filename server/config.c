@@ -142,6 +142,7 @@ int config_take_value(struct config *c, const struct option_row *row, const char
 
 	switch (row->type) {
 	case TYPE_CONNINFO: return take_conninfo((char **)(void *)field, value, err);
+	case TYPE_TEXT: return config_take_text((char **)(void *)field, value, err);
 	case TYPE_LISTEN: return take_listen(c, value, err);
 	case TYPE_OCTAL: return take_number((int64_t *)(void *)field, row, value, 8, err);
 	case TYPE_COUNT: return take_number((int64_t *)(void *)field, row, value, 10, err);
@@ -307,6 +308,7 @@ static bool keep(const struct option_row *row, struct config *running, const str
 
 	switch (row->type) {
 	case TYPE_CONNINFO:
+	case TYPE_TEXT:
 		text = *(char **)value; /* fresh has it too */
 		memcpy(value, old, sizeof text);
 		return strcmp(text, *(char **)value) != 0;
@@ -324,7 +326,7 @@ static bool keep(const struct option_row *row, struct config *running, const str
 
 static bool is_used_at_start(const char *key)
 {
-	static const char *const keys[] = { "database", "notify_database", "listen", "socket_mode", "writers",
+	static const char *const keys[] = { "database", "notify_database", "user", "listen", "socket_mode", "writers",
 		"connect_timeout" };
 
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -363,6 +365,7 @@ void config_fini(struct config *config)
 	free(config->file);
 	free(config->key);
 	free(config->key_next);
+	free(config->user);
 	config->database = config->notify_database = config->authorized_clients = NULL;
-	config->data_dir = config->file = config->key = config->key_next = NULL;
+	config->data_dir = config->file = config->key = config->key_next = config->user = NULL;
 }

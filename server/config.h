@@ -22,9 +22,10 @@
 enum config_command {
 	CONFIG_RUN,
 	CONFIG_CHECK,         /* --check-config */
-	CONFIG_SCHEMA_PRINT,  /* leased schema print|apply|status */
+	CONFIG_SCHEMA_PRINT,  /* leased schema print|apply|status|roles */
 	CONFIG_SCHEMA_APPLY,
 	CONFIG_SCHEMA_STATUS,
+	CONFIG_SCHEMA_ROLES,
 	CONFIG_HELP,
 	CONFIG_VERSION,
 };
@@ -37,7 +38,9 @@ struct config {
 	char *data_dir;         /* --data, NULL: temporary */
 	char *file;             /* --config, NULL: none was given or found */
 
+	char *user;             /* whom to become when root starts the daemon, "": nobody was named */
 	char *database;         /* libpq conninfo or URI; "" leaves all to libpq's environment */
+	bool allow_superuser;   /* the daemon's role may be one */
 	char *notify_database;  /* the same for LISTEN, "": database */
 	struct address listen[CONFIG_LISTEN_MAX];
 	size_t n_listen;

@@ -72,7 +72,7 @@ static int take_word(struct config *c, const char *word, unsigned *n_words, stru
 		const char *word;
 		enum config_command command;
 	} verbs[] = { { "print", CONFIG_SCHEMA_PRINT }, { "apply", CONFIG_SCHEMA_APPLY },
-		{ "status", CONFIG_SCHEMA_STATUS } };
+		{ "status", CONFIG_SCHEMA_STATUS }, { "roles", CONFIG_SCHEMA_ROLES } };
 
 	if (++*n_words == 1 && strcmp(word, "schema") == 0)
 		return 0;
@@ -82,6 +82,8 @@ static int take_word(struct config *c, const char *word, unsigned *n_words, stru
 			return 0;
 		}
 	}
+	if (config_holds_secret(word)) /* it is not repeated */
+		return refuse_password("database", word, err);
 	return fail(err, LEASED_EUSAGE, "unexpected \"%s\": see leased --help", word);
 }
 
@@ -145,6 +147,6 @@ int config_take_flags(struct config *c, int argc, char *const argv[], bool optio
 			f.next++; /* its value */
 	}
 	if (rc == 0 && n_words == 1)
-		rc = fail(err, LEASED_EUSAGE, "schema: print, apply or status?");
+		rc = fail(err, LEASED_EUSAGE, "schema: print, apply, status or roles?");
 	return rc;
 }

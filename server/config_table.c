@@ -15,6 +15,9 @@ const struct option_row config_rows[] = {
 		"libpq conninfo or URI; passwords belong in .pgpass or a service file" },
 	{ "notify_database", TYPE_CONNINFO, FIELD(notify_database), "", 0, 0,
 		"a direct connection for LISTEN where database goes through a pool" },
+	{ "allow_superuser", TYPE_BOOL, FIELD(allow_superuser), "no", 0, 0,
+		"work as a database role that is a superuser" },
+	{ "user", TYPE_TEXT, FIELD(user), "", 0, 0, "whom the daemon becomes when root starts it" },
 	{ "listen", TYPE_LISTEN, 0, DEFAULT_LISTEN, 0, 0,
 		"unix:/path, tcp:127.0.0.1:7420 or tcp:[::1]:7420, other addresses with key; repeat it for more" },
 	{ "key", TYPE_PATH, FIELD(key), "", 0, 0,
@@ -129,7 +132,7 @@ void config_help(FILE *out)
 {
 	fputs("Usage: leased [OPTION]...\n"
 	      "       leased --dev [--data DIR]\n"
-	      "       leased schema print|apply|status [OPTION]...\n"
+	      "       leased schema print|apply|status|roles [OPTION]...\n"
 	      "Gives out named leases kept in PostgreSQL.\n\n"
 	      "      --config FILE              options, one `key = value` a line (default: " DEFAULT_FILE ")\n"
 	      "      --check-config             check the configuration and leave\n"

@@ -55,8 +55,16 @@ int db_info_take_probe(struct db_info *ret_info, const PGconn *conn, const PGres
 	copy_value(ret_info->user, sizeof ret_info->user, row, 9);
 	copy_value(ret_info->database, sizeof ret_info->database, row, 10);
 	copy_value(ret_info->encoding, sizeof ret_info->encoding, row, 11);
+	ret_info->is_superuser = is_true(row, 12);
 	snprintf(ret_info->host, sizeof ret_info->host, "%s", host ? host : "");
 	return check(ret_info, why);
+}
+
+int db_info_refuse_superuser(const char *user, struct leased_error *why)
+{
+	return fail(why, LEASED_ECONFIG,
+		"role %s is a superuser, and the daemon needs no such power: name an ordinary role that was GRANTed leased_daemon (`leased schema roles` makes it), or set allow_superuser = yes",
+		user);
 }
 
 int db_info_take_version(struct db_info *info, const PGresult *row, struct leased_error *why)
@@ -65,6 +73,6 @@ int db_info_take_version(struct db_info *info, const PGresult *row, struct lease
 	if (PQgetisnull(row, 0, 1))
 		return 0;
 	return fail(why, LEASED_ECONFIG,
-		"role %s lacks rights on the schema leased: let it own the schema, or GRANT it %s",
+		"role %s lacks rights on the schema leased: GRANT leased_daemon TO it (`leased schema roles` makes that role), or GRANT it %s",
 		info->user, PQgetvalue(row, 0, 1));
 }

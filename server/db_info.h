@@ -14,7 +14,7 @@
 struct db_info {
 	char version[64], host[128], user[64], database[64];
 	char isolation[32], synchronous_commit[32], encoding[32];
-	bool in_recovery, read_only, pooled, has_app_role;
+	bool in_recovery, read_only, pooled, has_app_role, is_superuser;
 	int32_t timeline;  /* 0: not readable */
 	uint32_t epoch;    /* of tokens, when the connection came up */
 	int schema_found;  /* 0: none; -1: not read yet */
@@ -28,6 +28,9 @@ void db_info_init(struct db_info *ret_info);
 /* Takes the row of probe.sql. 0, or why that server will not do. */
 int db_info_take_probe(struct db_info *ret_info, const PGconn *conn, const PGresult *row,
 	struct leased_error *why);
+
+/* Why we do not work as this role, which is a superuser. Always LEASED_ECONFIG. */
+int db_info_refuse_superuser(const char *user, struct leased_error *why);
 
 /* Takes the row of version.sql. 0, or LEASED_ECONFIG: our role lacks rights. */
 int db_info_take_version(struct db_info *info, const PGresult *row, struct leased_error *why);

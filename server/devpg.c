@@ -29,17 +29,6 @@
 #define DIR_LEN_MAX   (DEVPG_PATH_SIZE - sizeof "/.s.PGSQL.5432")
 #define START_WAIT_MS 60000
 
-/* PostgreSQL refuses to run as root. */
-static const struct passwd *server_user(void)
-{
-	const struct passwd *user;
-
-	if (geteuid() != 0)
-		return NULL;
-	user = getpwnam("postgres");
-	return user ? user : getpwnam("nobody");
-}
-
 static bool has_both(const char *bin)
 {
 	char path[DEVPG_BIN_SIZE + 16];
@@ -90,31 +79,10 @@ static bool find_in_debian(char bin[static DEVPG_BIN_SIZE])
 	return best > 0;
 }
 
-/* Asked as the user: a directory above may be closed to it, or access lists may open it. */
-static bool can_reach(const struct passwd *user, const char *dir)
+static int make_private(const char *dir, struct leased_error *err)
 {
-	int status = -1;
-	pid_t pid;
-
-	pid = fork();
-	if (pid == 0)
-		_exit(devpg_become(user) < 0 || access(dir, X_OK) < 0);
-	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
-}
-
-/* For nobody but the server's user; root passes anyway. */
-static int make_private(const char *dir, const struct passwd *user, struct leased_error *err)
-{
-	if (user && chown(dir, user->pw_uid, user->pw_gid) < 0)
-		return fail(err, LEASED_ECONFIG, "give %s to user %s: %s", dir, user->pw_name,
-			strerror(errno));
 	if (chmod(dir, 0700) < 0)
 		return fail(err, LEASED_ECONFIG, "protect %s: %s", dir, strerror(errno));
-	if (!can_reach(user, dir))
-		return fail(err, LEASED_ECONFIG,
-			"the server runs as user %s, who cannot reach %s: choose a --data DIR "
-			"below directories that all may enter",
-			user ? user->pw_name : "itself", dir);
 	return 0;
 }
 
@@ -124,13 +92,13 @@ static bool fits_libpq(const char *dir, size_t more)
 	return strlen(dir) + more <= DIR_LEN_MAX && !strchr(dir, ',');
 }
 
-static int make_temporary(struct devpg *pg, const struct passwd *user, struct leased_error *err)
+static int make_temporary(struct devpg *pg, struct leased_error *err)
 {
 	const char *tmp = getenv("TMPDIR");
 	int rc;
 
 	if (!tmp || *tmp != '/' || !fits_libpq(tmp, strlen("/leased-dev.XXXXXX")) ||
-		!can_reach(user, tmp))
+		access(tmp, X_OK) < 0)
 		tmp = "/tmp";
 	snprintf(pg->dir, sizeof pg->dir, "%s/leased-dev.XXXXXX", tmp);
 	if (!mkdtemp(pg->dir)) {
@@ -138,7 +106,7 @@ static int make_temporary(struct devpg *pg, const struct passwd *user, struct le
 		*pg->dir = '\0';
 		return rc;
 	}
-	return make_private(pg->dir, user, err);
+	return make_private(pg->dir, err);
 }
 
 static bool is_empty(const char *path)
@@ -156,9 +124,8 @@ static bool is_empty(const char *path)
 }
 
 /* A directory that was there before is only used if it is empty, or ours from an earlier time. */
-static int check_earlier(const char *dir, const struct passwd *user, struct leased_error *err)
+static int check_earlier(const char *dir, struct leased_error *err)
 {
-	uid_t uid = user ? user->pw_uid : geteuid();
 	const struct passwd *owner;
 	char lock[DEVPG_FILE_SIZE];
 	struct stat st;
@@ -168,9 +135,9 @@ static int check_earlier(const char *dir, const struct passwd *user, struct leas
 		return fail(err, LEASED_ECONFIG, "look at %s: %s", dir, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
 		return fail(err, LEASED_ECONFIG, "%s is not a directory", dir);
-	if (is_empty(dir) && (st.st_uid == uid || st.st_uid == geteuid()))
-		return make_private(dir, user, err);
-	if (st.st_uid != uid) {
+	if (is_empty(dir) && st.st_uid == geteuid())
+		return make_private(dir, err);
+	if (st.st_uid != geteuid()) {
 		owner = getpwuid(st.st_uid);
 		return fail(err, LEASED_ECONFIG,
 			"%s belongs to %s: start leased as that user, or choose another --data DIR",
@@ -184,8 +151,7 @@ static int check_earlier(const char *dir, const struct passwd *user, struct leas
 	return 0;
 }
 
-static int use_directory(
-	struct devpg *pg, const char *dir, const struct passwd *user, struct leased_error *err)
+static int use_directory(struct devpg *pg, const char *dir, struct leased_error *err)
 {
 	bool made = mkdir(dir, 0700) == 0;
 	char whole[PATH_MAX];
@@ -201,7 +167,7 @@ static int use_directory(
 			"%zu bytes without a comma",
 			whole, DIR_LEN_MAX);
 	strcpy(pg->dir, whole);
-	return made ? make_private(pg->dir, user, err) : check_earlier(pg->dir, user, err);
+	return made ? make_private(pg->dir, err) : check_earlier(pg->dir, err);
 }
 
 static int lock_directory(const struct devpg *pg, int *ret_lock, struct leased_error *err)
@@ -279,6 +245,7 @@ static int start_in(struct devpg *pg, struct devpg_setup *setup, struct leased_e
 	devpg_quote(quoted, pg->dir, '\'', '\\');
 	snprintf(pg->conninfo, sizeof pg->conninfo, "host=%s port=5432 user=leased dbname=postgres",
 		quoted);
+	snprintf(pg->admin, sizeof pg->admin, "host=%s port=5432 user=postgres dbname=postgres", quoted);
 	rc = lock_directory(pg, &setup->lock, err);
 	if (rc < 0)
 		return rc;
@@ -291,7 +258,7 @@ static int start_in(struct devpg *pg, struct devpg_setup *setup, struct leased_e
 
 int devpg_start(struct devpg *pg, const char *dir, struct leased_error *err)
 {
-	struct devpg_setup setup = { .user = server_user() };
+	struct devpg_setup setup = { 0 };
 	int rc;
 
 	*pg = (struct devpg){ .leash = -1 };
@@ -299,7 +266,7 @@ int devpg_start(struct devpg *pg, const char *dir, struct leased_error *err)
 		return fail(err, LEASED_ECONFIG,
 			"--dev needs PostgreSQL's initdb and postgres, found neither in PATH nor "
 			"in /usr/lib/postgresql: apt-get install postgresql");
-	rc = dir ? use_directory(pg, dir, setup.user, err) : make_temporary(pg, setup.user, err);
+	rc = dir ? use_directory(pg, dir, err) : make_temporary(pg, err);
 	if (rc == 0)
 		rc = start_in(pg, &setup, err);
 	if (rc < 0)

@@ -17,7 +17,8 @@
 
 struct devpg {
 	char dir[DEVPG_PATH_SIZE];      /* holds data/, the socket and the log */
-	char conninfo[256];             /* for libpq */
+	char conninfo[256];             /* of the daemon's own role, "leased", which the caller makes */
+	char admin[256];                /* of the superuser */
 	bool keep;                      /* given by --data: stays after exit */
 	pid_t watcher;
 	int leash;                      /* its end tells the watcher to stop; readable: the server has ended */
@@ -26,9 +27,8 @@ struct devpg {
 /*
  * Finds PostgreSQL's binaries (PATH, then the newest of /usr/lib/postgresql/N/bin; needs initdb,
  * postgres), makes the cluster in dir (NULL: a new temporary directory) unless there is one
- * already, starts it and waits until it answers. When started by root the server runs as the user
- * postgres, else nobody, who owns the directory; the daemon itself stays who it is. A dir that was
- * there before must be empty, or made by an earlier call. Forks: no other thread may run yet.
+ * already, starts it and waits until it answers. Not for root, as whom PostgreSQL refuses to run. A dir
+ * that was there before must be empty, or made by an earlier call. Forks: no other thread may run yet.
  * LEASED_ECONFIG with what to do when binaries are missing, or dir is in use or of no use;
  * LEASED_EUNAVAILABLE with what the server said when it does not start.
  */

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -25,15 +24,6 @@
 
 #define STOP_WAIT_MS 10000
 #define LOOK_MS      200
-
-int devpg_become(const struct passwd *user)
-{
-	if (!user)
-		return 0;
-	if (initgroups(user->pw_name, user->pw_gid) < 0 || setgid(user->pw_gid) < 0)
-		return -1;
-	return setuid(user->pw_uid);
-}
 
 void devpg_quote(char *out, const char *text, char mark, char escape)
 {
@@ -60,8 +50,8 @@ void devpg_remove(const char *dir)
 	nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* In a child of the watcher: becomes the user, speaks into DIR/log from now on, runs a program. */
-static void run_as(const struct passwd *user, const char *dir, const char *const argv[])
+/* In a child of the watcher: speaks into DIR/log from now on, runs a program. */
+static void run(const char *dir, const char *const argv[])
 {
 	char log[DEVPG_FILE_SIZE];
 	sigset_t none;
@@ -71,15 +61,13 @@ static void run_as(const struct passwd *user, const char *dir, const char *const
 		signal(signo, SIG_DFL); /* what the watcher ignores, the server must hear */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (devpg_become(user) < 0)
-		_exit(126);
 	snprintf(log, sizeof log, "%s/log", dir);
 	fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (fd < 0 || chdir(dir) < 0)
 		_exit(126);
 	dup2(fd, STDOUT_FILENO);
 	dup2(fd, STDERR_FILENO);
-	prctl(PR_SET_PDEATHSIG, SIGINT); /* after setuid, which clears it */
+	prctl(PR_SET_PDEATHSIG, SIGINT);
 	execv(argv[0], (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
@@ -88,7 +76,7 @@ static void run_as(const struct passwd *user, const char *dir, const char *const
 static bool make_cluster(const struct devpg *pg, const struct devpg_setup *setup)
 {
 	char initdb[DEVPG_BIN_SIZE + 16], data[DEVPG_FILE_SIZE], mark[DEVPG_FILE_SIZE];
-	const char *argv[] = { initdb, "-D", data, "-U", "leased", "--auth=trust",
+	const char *argv[] = { initdb, "-D", data, "-U", "postgres", "--auth=trust",
 		"--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions", NULL };
 	int status;
 	pid_t pid;
@@ -101,7 +89,7 @@ static bool make_cluster(const struct devpg *pg, const struct devpg_setup *setup
 	log_event(LOG_INFO, "dev_initdb", "dir", 's', pg->dir, NULL);
 	pid = fork();
 	if (pid == 0)
-		run_as(setup->user, pg->dir, argv);
+		run(pg->dir, argv);
 	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
@@ -120,7 +108,7 @@ static pid_t start_server(const struct devpg *pg, const struct devpg_setup *setu
 	snprintf(sockets, sizeof sockets, "unix_socket_directories=%s", quoted);
 	pid = fork();
 	if (pid == 0)
-		run_as(setup->user, pg->dir, argv);
+		run(pg->dir, argv);
 	return pid;
 }
 

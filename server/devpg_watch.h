@@ -5,24 +5,18 @@
 #ifndef DEVPG_WATCH_H
 #define DEVPG_WATCH_H
 
-#include <pwd.h>
-
 #include "devpg.h"
 
 #define DEVPG_BIN_SIZE  256
 #define DEVPG_FILE_SIZE (DEVPG_PATH_SIZE + 32) /* a file below the directory */
 
 struct devpg_setup {
-	char bin[DEVPG_BIN_SIZE];  /* where initdb and postgres are */
-	const struct passwd *user; /* who runs the server; NULL: who we are */
-	int lock; /* held as long as the watcher lives; the caller's copy may close */
+	char bin[DEVPG_BIN_SIZE]; /* where initdb and postgres are */
+	int lock;                 /* held as long as the watcher lives; the caller's copy may close */
 };
 
 /* Forks the watcher; sets pg->watcher and pg->leash. 0 or LEASED_EINTERNAL. */
 int devpg_watch(struct devpg *pg, const struct devpg_setup *setup, struct leased_error *err);
-
-/* In a child: gives up root for user, if there is one. 0, or -1 with errno. */
-int devpg_become(const struct passwd *user);
 
 /* Removes a directory and all below it. */
 void devpg_remove(const char *dir);

@@ -17,8 +17,9 @@ static int run(struct config *config, int argc, char *argv[], struct leased_erro
 	case CONFIG_RUN: return server_run(config, argc, argv, err);
 	case CONFIG_CHECK: return server_check(config, err);
 	case CONFIG_SCHEMA_PRINT: schema_print(stdout); return 0;
-	case CONFIG_SCHEMA_APPLY: return schema_apply(config, err);
-	case CONFIG_SCHEMA_STATUS: return schema_status(config, stdout, err);
+	case CONFIG_SCHEMA_APPLY: return schema_apply(config->database, err);
+	case CONFIG_SCHEMA_STATUS: return schema_status(config->database, stdout, err);
+	case CONFIG_SCHEMA_ROLES: schema_print_roles(stdout); return 0;
 	case CONFIG_HELP: config_help(stdout); return 0;
 	case CONFIG_VERSION: puts("leased " LEASED_VERSION); return 0;
 	}

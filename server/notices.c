@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "db_info.h"
 #include "log.h"
 #include "name.h"
 #include "status.h"
@@ -36,10 +37,13 @@ static void on_up(void *owner)
 {
 	struct notices *n = owner;
 	struct leased_error why;
-	char query[128];
+	char query[256];
 
 	n->given_up = false;
-	snprintf(query, sizeof query, "LISTEN leased; SELECT pg_notify('leased', '%lld'), pg_backend_pid()",
+	snprintf(query, sizeof query,
+		"SET LOCAL search_path = pg_catalog, pg_temp; LISTEN leased; "
+		"SELECT pg_notify('leased', '%lld'), pg_backend_pid(), current_user, "
+		"EXISTS (SELECT FROM pg_roles WHERE rolname IN (session_user, current_user) AND rolsuper)",
 		(long long)n->daemon);
 	if (PQsendQuery(n->pg.conn, query)) {
 		uv_timer_start(&n->timer, on_proof_late, PROOF_MS, 0);
@@ -75,11 +79,16 @@ static void on_proof_late(uv_timer_t *timer)
 static void on_result(void *owner, PGresult *result)
 {
 	struct notices *n = owner;
+	struct leased_error refusal;
 	char why[401];
 
 	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1) {
-		if (atoi(PQgetvalue(result, 0, 1)) != PQbackendPID(n->pg.conn))
+		if (*PQgetvalue(result, 0, 3) == 't' && !n->config->allow_superuser) {
+			db_info_refuse_superuser(PQgetvalue(result, 0, 2), &refusal);
+			pg_reset(&n->pg, &refusal);
+		} else if (atoi(PQgetvalue(result, 0, 1)) != PQbackendPID(n->pg.conn)) {
 			give_up(n, BEHIND_POOL);
+		}
 	} else if (result && PQresultStatus(result) != PGRES_COMMAND_OK) {
 		pg_error_text(why, sizeof why, PQresultErrorMessage(result));
 		give_up(n, why);
@@ -202,7 +211,7 @@ int notices_start(struct notices *n, uv_loop_t *loop, const struct config *confi
 		.connect_timeout_ms = config->connect_timeout_ms };
 	int rc;
 
-	*n = (struct notices){ .daemon = daemon, .events = events, .owner = owner };
+	*n = (struct notices){ .config = config, .daemon = daemon, .events = events, .owner = owner };
 	snprintf(n->why, sizeof n->why, "not connected yet");
 	rc = pg_start(&n->pg, loop, &options, &pg_events, n, err);
 	if (rc < 0)

@@ -37,6 +37,7 @@ struct notices {
 	unsigned pending; /* pg and timer */
 	bool open, proved;
 	bool given_up;    /* none arrive, and nothing is under way to change that soon */
+	const struct config *config;
 	int64_t daemon;
 	char why[LEASED_ERROR_LEN]; /* why none arrive, "": they do */
 	const struct notices_events *events;

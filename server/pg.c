@@ -84,16 +84,12 @@ static const char *option_value(const PQconninfoOption *options, const char *key
  */
 static int read_hosts(struct pg *pg, struct leased_error *err)
 {
-	char *message = NULL, text[401];
-	PQconninfoOption *given = PQconninfoParse(pg->options.conninfo, &message);
+	PQconninfoOption *given = PQconninfoParse(pg->options.conninfo, NULL);
 	PQconninfoOption *defaults;
 	const char *host, *port;
 
-	if (!given) {
-		pg_error_text(text, sizeof text, message ? message : "out of memory");
-		PQfreemem(message);
-		return fail(err, LEASED_ECONFIG, "database: %s", text);
-	}
+	if (!given) /* what libpq says of it may quote a part of its password */
+		return fail(err, LEASED_ECONFIG, "libpq cannot read the conninfo of the database");
 	defaults = PQconndefaults();
 	host = option_value(given, "host");
 	port = option_value(given, "port");

@@ -17,6 +17,14 @@ void schema_print(FILE *out)
 	free(script);
 }
 
+void schema_print_roles(FILE *out)
+{
+	sql_print_roles(out);
+}
+
+/* Nobody's objects are looked up; for one query, since a pool may stand between. */
+#define SAFELY "SET LOCAL search_path = pg_catalog, pg_temp; "
+
 static int fail_by(PGconn *conn, const char *what, struct leased_error *err)
 {
 	char text[401];
@@ -25,11 +33,11 @@ static int fail_by(PGconn *conn, const char *what, struct leased_error *err)
 	return fail(err, LEASED_EUNAVAILABLE, "%s: %s", what, text);
 }
 
-static int open_database(PGconn **ret_conn, const struct config *config, struct leased_error *err)
+static int open_database(PGconn **ret_conn, const char *conninfo, struct leased_error *err)
 {
 	const char *keywords[] = { "target_session_attrs", "connect_timeout",
 		"fallback_application_name", "dbname", "client_encoding", NULL };
-	const char *values[] = { "read-write", "5", "leased schema", config->database, "UTF8",
+	const char *values[] = { "read-write", "5", "leased schema", conninfo, "UTF8",
 		NULL };
 	PGconn *conn = PQconnectdbParams(keywords, values, 1);
 	int rc;
@@ -46,7 +54,7 @@ static int open_database(PGconn **ret_conn, const struct config *config, struct 
 /* The version found; 0 when there is no schema yet. */
 static int read_version(PGconn *conn, int *ret_version, struct leased_error *err)
 {
-	PGresult *r = PQexec(conn, "SELECT to_regclass('leased.schema_version') IS NOT NULL");
+	PGresult *r = PQexec(conn, SAFELY "SELECT to_regclass('leased.schema_version') IS NOT NULL");
 	bool exists = PQresultStatus(r) == PGRES_TUPLES_OK && strcmp(PQgetvalue(r, 0, 0), "t") == 0;
 	bool ok = PQresultStatus(r) == PGRES_TUPLES_OK;
 
@@ -55,7 +63,7 @@ static int read_version(PGconn *conn, int *ret_version, struct leased_error *err
 		*ret_version = 0;
 		return 0;
 	}
-	r = PQexec(conn, "SELECT coalesce(max(version), 0) FROM leased.schema_version");
+	r = PQexec(conn, SAFELY "SELECT coalesce(max(version), 0) FROM leased.schema_version");
 	ok = ok && PQresultStatus(r) == PGRES_TUPLES_OK;
 	if (ok)
 		*ret_version = atoi(PQgetvalue(r, 0, 0));
@@ -63,45 +71,77 @@ static int read_version(PGconn *conn, int *ret_version, struct leased_error *err
 	return ok ? 0 : fail_by(conn, "read the schema version", err);
 }
 
+static int execute(PGconn *conn, const char *script, const char *what, struct leased_error *err)
+{
+	PGresult *r = PQexec(conn, script);
+	bool ok = PQresultStatus(r) == PGRES_COMMAND_OK;
+
+	PQclear(r);
+	return ok ? 0 : fail_by(conn, what, err);
+}
+
 static int migrate(PGconn *conn, int from, struct leased_error *err)
 {
 	char *script = sql_migration(from);
-	PGresult *r;
-	bool ok;
+	int rc;
 
 	if (!script)
 		return fail(err, LEASED_ENOMEM, "out of memory");
-	r = PQexec(conn, script);
+	rc = execute(conn, script, "apply the migrations", err);
 	free(script);
-	ok = PQresultStatus(r) == PGRES_COMMAND_OK;
-	PQclear(r);
-	return ok ? 0 : fail_by(conn, "apply the migrations", err);
+	return rc;
 }
 
-int schema_apply(const struct config *config, struct leased_error *err)
+static int apply(PGconn *conn, struct leased_error *err)
 {
-	PGconn *conn;
-	int rc, found;
+	int found, rc;
 
-	rc = open_database(&conn, config, err);
-	if (rc < 0)
-		return rc;
 	rc = read_version(conn, &found, err);
 	if (rc == 0 && found > sql_schema_version())
 		rc = fail(err, LEASED_ECONFIG, "the schema is at version %d, newer than %d of this program: use a newer leased",
 			found, sql_schema_version());
 	else if (rc == 0 && found < sql_schema_version())
 		rc = migrate(conn, found, err);
+	return rc;
+}
+
+int schema_apply(const char *conninfo, struct leased_error *err)
+{
+	PGconn *conn;
+	int rc;
+
+	rc = open_database(&conn, conninfo, err);
+	if (rc < 0)
+		return rc;
+	rc = apply(conn, err);
 	PQfinish(conn);
 	return rc;
 }
 
-int schema_status(const struct config *config, FILE *out, struct leased_error *err)
+int schema_prepare_dev(const char *admin, struct leased_error *err)
+{
+	static const char make_role[] =
+		"DO $$ BEGIN IF pg_catalog.to_regrole('leased') IS NULL THEN "
+		"CREATE ROLE leased LOGIN IN ROLE leased_daemon; END IF; END $$";
+	PGconn *conn;
+	int rc;
+
+	rc = open_database(&conn, admin, err);
+	if (rc < 0)
+		return rc;
+	rc = apply(conn, err);
+	if (rc == 0)
+		rc = execute(conn, make_role, "make the daemon's role", err);
+	PQfinish(conn);
+	return rc;
+}
+
+int schema_status(const char *conninfo, FILE *out, struct leased_error *err)
 {
 	PGconn *conn;
 	int rc, found;
 
-	rc = open_database(&conn, config, err);
+	rc = open_database(&conn, conninfo, err);
 	if (rc < 0)
 		return rc;
 	rc = read_version(conn, &found, err);

@@ -11,6 +11,7 @@
 #include "access.h"
 #include "admit.h"
 #include "clock.h"
+#include "confine.h"
 #include "devpg.h"
 #include "engine.h"
 #include "holdings.h"
@@ -19,6 +20,7 @@
 #include "log.h"
 #include "notices.h"
 #include "notify_ready.h"
+#include "schema.h"
 #include "session.h"
 #include "status.h"
 #include "strangers.h"
@@ -285,6 +287,15 @@ static void log_ready(const struct server *srv)
 	notify_ready();
 }
 
+/* A password there works; but whoever sets it up is told that there are better places. */
+static void warn_of_environment(void)
+{
+	if (getenv("PGPASSWORD"))
+		log_event(LOG_WARN, "password_in_environment", "why", 's',
+			"PGPASSWORD is seen by root, by child processes and often by unit files: use .pgpass or a service file",
+			NULL);
+}
+
 /* A private PostgreSQL, and a socket beside it that only this user may use. */
 static int start_dev(struct server *srv, struct leased_error *err)
 {
@@ -294,6 +305,8 @@ static int start_dev(struct server *srv, struct leased_error *err)
 	if (!config->dev)
 		return 0;
 	rc = devpg_start(&srv->devpg, config->data_dir, err);
+	if (rc == 0)
+		rc = schema_prepare_dev(srv->devpg.admin, err);
 	if (rc < 0)
 		return rc;
 	return take_devpg(&srv->devpg, config, err);
@@ -414,8 +427,12 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 
 	if (sodium_init() < 0)
 		return fail(err, LEASED_EINTERNAL, "libsodium does not start");
+	rc = confine(config->user, err);
+	if (rc < 0)
+		return rc;
 	log_init(config->log_level, config->log_json);
 	signal(SIGPIPE, SIG_IGN);
+	warn_of_environment();
 	raise_limit();
 	srv = (struct server){ .config = config, .argc = argc, .argv = argv };
 	rc = keyring_load(&srv.ring, config, err);

@@ -33,6 +33,10 @@ EMBED(sql_trim, FILE_OF("trim.sql"));
 EMBED(sql_version, FILE_OF("version.sql"));
 EMBED(sql_probe, FILE_OF("probe.sql"));
 EMBED(sql_settings, FILE_OF("settings.sql"));
+EMBED(sql_roles, FILE_OF("roles.sql"));
+EMBED(sql_owner, FILE_OF("owner.sql"));
+EMBED(sql_transfer, FILE_OF("transfer.sql"));
+EMBED(sql_grants, FILE_OF("grants.sql"));
 EMBED(sql_0001, FILE_OF("0001_leases.sql"));
 EMBED(sql_0002, FILE_OF("0002_trim.sql") FILE_OF("0002_acquire.sql")
 	FILE_OF("0002_functions.sql"));
@@ -49,6 +53,18 @@ int sql_schema_version(void)
 	return (int)(sizeof migrations / sizeof migrations[0]);
 }
 
+#define BEGIN_SAFELY                                                                               \
+	"BEGIN;\n"                                                                                 \
+	"SET LOCAL search_path = pg_catalog, pg_temp;\n"                                           \
+	"SET LOCAL lock_timeout = '5s';\n"                                                         \
+	"SET LOCAL client_min_messages = 'warning';\n"                                             \
+	"SELECT pg_advisory_xact_lock(hashtext('leased schema'));\n"
+
+void sql_print_roles(FILE *out)
+{
+	fprintf(out, BEGIN_SAFELY "%s\n%s\n%sCOMMIT;\n", sql_roles, sql_transfer, sql_grants);
+}
+
 char *sql_migration(int from)
 {
 	char *text = NULL;
@@ -58,11 +74,7 @@ char *sql_migration(int from)
 	if (!out)
 		return NULL;
 	fprintf(out,
-		"BEGIN;\n"
-		"SET LOCAL lock_timeout = '5s';\n"
-		"SET LOCAL client_min_messages = 'warning';\n"
-		"SELECT pg_advisory_xact_lock(hashtext('leased schema'));\n"
-		"CREATE SCHEMA IF NOT EXISTS leased;\n"
+		BEGIN_SAFELY "%s\n%s\n"
 		"CREATE TABLE IF NOT EXISTS leased.schema_version (\n"
 		"    version integer PRIMARY KEY, name text NOT NULL,\n"
 		"    applied_at timestamptz NOT NULL DEFAULT now());\n"
@@ -72,11 +84,11 @@ char *sql_migration(int from)
 		"            USING ERRCODE = 'LE004';\n"
 		"    END IF;\n"
 		"END $$;\n",
-		from, from);
+		sql_roles, sql_owner, from, from);
 	for (int i = from; i < sql_schema_version(); i++)
 		fprintf(out, "\n%s\nINSERT INTO leased.schema_version (version, name) VALUES (%d, '%s');\n",
 			migrations[i].text, i + 1, migrations[i].name);
-	fprintf(out, "COMMIT;\n");
+	fprintf(out, "\n%sCOMMIT;\n", sql_grants);
 	if (fclose(out) != 0) {
 		free(text);
 		return NULL;

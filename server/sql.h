@@ -17,6 +17,9 @@ extern const char sql_expiry[], sql_changing[], sql_held[];
 /* The version that this daemon needs: the number of the last migration. */
 int sql_schema_version(void);
 
+/* A script for an administrator: makes the roles, gives the schema to its owner, and grants. */
+void sql_print_roles(FILE *out);
+
 /*
  * A script that brings a schema from version `from` to the newest in one transaction, behind a
  * transaction-level advisory lock; it fails with SQLSTATE LE004 when the version is not `from` any

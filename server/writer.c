@@ -81,21 +81,6 @@ static void refuse(struct writer *w, const struct leased_error *why)
 	pg_reset(&w->pg, why);
 }
 
-static void on_up(void *owner)
-{
-	struct writer *w = owner;
-
-	move_to(w, WRITER_PROBE);
-	if (!PQsendQueryParams(w->pg.conn, sql_probe, 0, NULL, NULL, NULL, NULL, 0)) {
-		struct leased_error why;
-
-		fail(&why, LEASED_EUNAVAILABLE, "probe: cannot send");
-		refuse(w, &why);
-		return;
-	}
-	pg_flush(&w->pg);
-}
-
 static void send_query(struct writer *w, enum writer_state state, const char *text)
 {
 	struct leased_error why;
@@ -109,11 +94,18 @@ static void send_query(struct writer *w, enum writer_state state, const char *te
 	refuse(w, &why);
 }
 
+static void on_up(void *owner)
+{
+	send_query(owner, WRITER_PROBE, sql_probe);
+}
+
 static void take_probe(struct writer *w, PGresult *result)
 {
 	struct leased_error why;
 
-	if (db_info_take_probe(&w->info, w->pg.conn, result, &why) < 0)
+	if (db_info_take_probe(&w->info, w->pg.conn, result, &why) < 0 ||
+		(w->info.is_superuser && !w->config->allow_superuser &&
+			db_info_refuse_superuser(w->info.user, &why) < 0))
 		refuse(w, &why);
 }
 
@@ -228,8 +220,13 @@ static void refuse_by_failure(struct writer *w, const char *what)
 {
 	struct leased_error why;
 	bool raced = strcmp(w->sqlstate, "LE004") == 0;
+	const char *advice = "";
 
-	fail(&why, raced ? LEASED_ECANCELLED : LEASED_EUNAVAILABLE, "%s: %s", what, w->error_text);
+	if (strcmp(w->sqlstate, "42501") == 0)
+		advice = w->state == WRITER_MIGRATE ?
+				 ": let the owner of the schema, or an administrator, run `leased schema apply`" :
+				 ": GRANT leased_daemon TO the daemon's role (`leased schema roles` makes leased_daemon)";
+	fail(&why, raced ? LEASED_ECANCELLED : LEASED_EUNAVAILABLE, "%s: %s%s", what, w->error_text, advice);
 	if (raced) /* another daemon was faster: look again, nothing to tell */
 		pg_reset(&w->pg, &why);
 	else

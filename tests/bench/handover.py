@@ -140,7 +140,7 @@ def main():
     try:
         for daemon in (a, b):
             daemon.wait_event("notifications_ready")
-        with cluster.connect() as db:
+        with cluster.connect(user="daemon") as db:
             db.execute("CREATE TABLE polled AS SELECT 0 AS holder, now() AS expires_at")
 
         def advisory():

@@ -16,9 +16,9 @@ WRITE_DOWN = """
 CREATE TABLE drawn (name text COLLATE "C", place bigint, nonce bigint);
 CREATE TABLE granted (name text COLLATE "C", token bigint, nonce bigint, max_holders integer);
 CREATE FUNCTION note_place() RETURNS trigger LANGUAGE plpgsql AS
-    'BEGIN INSERT INTO drawn VALUES (NEW.name, NEW.place, NEW.holder_nonce); RETURN NULL; END';
+    'BEGIN INSERT INTO public.drawn VALUES (NEW.name, NEW.place, NEW.holder_nonce); RETURN NULL; END';
 CREATE FUNCTION note_grant() RETURNS trigger LANGUAGE plpgsql AS
-    'BEGIN INSERT INTO granted VALUES (NEW.name, NEW.token, NEW.holder_nonce, NEW.max_holders); RETURN NULL; END';
+    'BEGIN INSERT INTO public.granted VALUES (NEW.name, NEW.token, NEW.holder_nonce, NEW.max_holders); RETURN NULL; END';
 CREATE TRIGGER note AFTER INSERT ON leased.waiters FOR EACH ROW EXECUTE FUNCTION note_place();
 CREATE TRIGGER note AFTER INSERT OR UPDATE OF token ON leased.leases FOR EACH ROW
     WHEN (NEW.released_at IS NULL) EXECUTE FUNCTION note_grant();

@@ -163,7 +163,7 @@ def test_without_a_history(database, db, daemon, start_daemon):
     assert ctl(off, "history", "--since", "30m", "x").stderr == ""
 
 
-def test_the_sql_function(database, db, daemon):
+def test_the_sql_function(postgres, database, db, daemon):
     run(daemon, "x", 3)
     token = lapse(daemon, db, "x")
     rows = db.execute("SELECT token, ended, exit_status, held_for = ended_at - acquired_at, holder ~ '^[^:]+:[0-9]+:[0-9a-f]{16}$' FROM leased.history('x')").fetchall()
@@ -171,7 +171,7 @@ def test_the_sql_function(database, db, daemon):
     ctl(daemon, "acquire", "x")
     assert db.execute("SELECT ended, ended_at, held_for > '0' FROM leased.history('x', 1)").fetchall() == [("held", None, True)]
     assert len(db.execute("SELECT * FROM leased.history('x')").fetchall()) == 3
-    with psycopg.connect(database, autocommit=True) as app:
+    with postgres.connect(database.split("dbname=")[1]) as app:
         app.execute("SET ROLE leased_app")
         assert len(app.execute("SELECT * FROM leased.history('x')").fetchall()) == 3
         for forbidden in ("SELECT * FROM leased.events", "SELECT * FROM leased.trim()", "SELECT leased.trim_events(0)", "UPDATE leased.settings SET idle_keep_ms = 0"):
@@ -198,6 +198,7 @@ def test_reading_delays_no_lease(database, start_daemon):
     """While one connection is stuck with a read of the past, leases go on over the other."""
     patient = [word for name in ("lock", "statement", "request") for word in (f"--{name}-timeout", "5m")]
     daemon = start_daemon(database, args=patient)
+    until(lambda: daemon.log().count("event=database_ready") == 2, "both connections")
     lease = ctl_json(daemon, "acquire", "x")[0]
 
     def stuck(conn):

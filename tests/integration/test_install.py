@@ -86,6 +86,13 @@ def test_only_the_public_names_are_exported(prefix, file, option):
     assert not any(kind in symbols for kind in (" D ", " B ", " R "))  # no exported variable
 
 
+def test_the_service_starts_what_was_installed(prefix):
+    """The unit names the program's place as it was configured; --prefix above came later."""
+    place = subprocess.run(["cmake", "-LA", "-N", world.BIN], check=True, capture_output=True, text=True).stdout.split("CMAKE_INSTALL_PREFIX:PATH=")[1].split()[0]
+    assert f"ExecStart={place}/sbin/leased\n" in (prefix / "lib/systemd/system/leased.service").read_text()
+    assert (prefix / "sbin/leased").exists() and (prefix / "lib/sysusers.d/leased.conf").read_text().splitlines()[-1].startswith("u leased ")
+
+
 def test_every_option_is_in_the_completion():
     completion = (TREE / "deploy" / "leasectl.bash-completion").read_text()
     for command in ("run", "acquire", "renew", "release", "get", "list", "elect", "doctor"):

@@ -186,9 +186,9 @@ def test_a_standby_is_refused_and_the_primary_found(own_postgres, start_daemon, 
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until(lambda: subprocess.run([f"{world.pg_bin()}/pg_isready", "-q", "-h", directory]).returncode == 0, "the standby")
-        alone = start_daemon(f"host={directory} user=leased dbname=postgres", wait="database_unavailable")
+        alone = start_daemon(f"host={directory} user=daemon dbname=postgres", wait="database_unavailable")
         assert "read-only" in alone.log() or "standby" in alone.log()
-        daemon = start_daemon(f"host={directory},{own_postgres.dir} user=leased dbname=postgres")
+        daemon = start_daemon(f"host={directory},{own_postgres.dir} user=daemon dbname=postgres")
         assert ctl(daemon, "acquire", "x").returncode == 0
         assert finding(daemon, "primary")["grade"] == "ok"
     finally:
@@ -196,7 +196,8 @@ def test_a_standby_is_refused_and_the_primary_found(own_postgres, start_daemon, 
         standby.wait(world.GIVE_UP)
 
 
-def test_the_wrong_schema_version_is_said(postgres, database, start_daemon):
+def test_the_wrong_schema_version_is_said(postgres, start_daemon):
+    database = postgres.conninfo(postgres.create_database("template1"))
     daemon = start_daemon(database, "off", wait="database_unavailable", args=["--schema-apply", "no"])
     assert "leased schema apply" in daemon.log()
     status = [world.LEASED, "schema", "status", "--database", database]
@@ -331,7 +332,8 @@ def test_all_verbs_work_through_pgbouncer(postgres, directory, start_daemon, iso
         pool.stop()
 
 
-def test_daemons_that_start_at_once_do_not_collide(postgres, database, directory, start_daemon):
+def test_daemons_that_start_at_once_do_not_collide(postgres, start_daemon):
+    database = postgres.conninfo(postgres.create_database("template1"))
     daemons = [start_daemon(database, wait=None) for _ in range(6)]
     for daemon in daemons:
         daemon.wait_event("database_ready")

@@ -56,7 +56,7 @@ def test_one_holder_and_the_same_holder_again(db):
     assert take(db) == token  # the same nonce: the same grant
     assert take(db, nonce=2) is None  # the same host and pid are not the same holder
     assert take(db, pid=2) is None and take(db, host="g") is None
-    assert db.execute("SELECT holder, principal, token FROM leased.get('x')").fetchone() == ("h:1:0000000000000001", "leased", token)
+    assert db.execute("SELECT holder, principal, token FROM leased.get('x')").fetchone() == ("h:1:0000000000000001", "daemon", token)
     release(db, token)
     assert db.execute("SELECT count(*) FROM leased.get('x')").fetchone()[0] == 0
     assert take(db, nonce=2) > token
@@ -172,8 +172,8 @@ def test_minimum_hold(db):
 
 def test_another_session_user_has_no_power(postgres, database, db):
     name = database.split("dbname=")[1]
-    for role in ("a", "b"):
-        db.execute(f"CREATE ROLE {role}_{name} LOGIN IN ROLE leased_app")
+    with postgres.connect() as admin:
+        admin.execute(f"CREATE ROLE a_{name} LOGIN IN ROLE leased_app; CREATE ROLE b_{name} LOGIN IN ROLE leased_app")
     with postgres.connect(name, f"a_{name}") as a, postgres.connect(name, f"b_{name}") as b:
         token = take(a)
         assert take(b) is None  # the same nonce of another principal
@@ -184,7 +184,8 @@ def test_another_session_user_has_no_power(postgres, database, db):
 
 def test_leased_app_may_call_the_functions_and_touch_nothing_else(postgres, database, db):
     name = database.split("dbname=")[1]
-    db.execute(f"CREATE ROLE app_{name} LOGIN IN ROLE leased_app")
+    with postgres.connect() as admin:
+        admin.execute(f"CREATE ROLE app_{name} LOGIN IN ROLE leased_app")
     relations = [row[0] for row in db.execute("SELECT 'leased.' || relname FROM pg_class WHERE relnamespace = 'leased'::regnamespace AND relkind IN ('r', 'S')")]
     functions = db.execute("SELECT proname, oid FROM pg_proc WHERE pronamespace = 'leased'::regnamespace").fetchall()
     assert len(relations) >= 4 and len(functions) >= 9
@@ -382,9 +383,7 @@ def test_tokens_rise_over_a_dump_and_restore(postgres, database, db, own_postgre
     last = [take(db, name=f"n/{i}") for i in range(50)][-1]
     dump = subprocess.run([f"{world.pg_bin()}/pg_dump", database], check=True, capture_output=True).stdout
     given_after = take(db, name="after-the-dump")
-    with own_postgres.connect() as conn:
-        conn.execute("CREATE ROLE leased_app")
-    restore(dump, own_postgres.conninfo())
+    restore(dump, own_postgres.conninfo(user="leased"))
     with own_postgres.connect() as conn:
         token = take(conn, name="elsewhere")
         assert token > given_after > last and token <= MAX_TOKEN
@@ -423,11 +422,9 @@ def test_tokens_rise_in_a_copy_by_template(postgres, database, db):
 
 
 def test_an_ordinary_role_owns_the_schema(postgres, database):
-    """No superuser, no right to make roles: the functions work, and leased_app is made by somebody else."""
+    """No superuser, no right to make roles: the functions work, and leased_app was made by somebody else."""
     name = database.split("dbname=")[1]
     with postgres.connect(name) as admin:
-        if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = 'leased_app'").fetchone():
-            admin.execute("CREATE ROLE leased_app")
         admin.execute(f"CREATE ROLE plain_{name} LOGIN; CREATE ROLE user_{name} LOGIN IN ROLE leased_app")
         admin.execute(f"ALTER DATABASE {name} OWNER TO plain_{name}")
     apply_schema(postgres.conninfo(name, f"plain_{name}"))
@@ -442,7 +439,7 @@ def test_an_ordinary_role_owns_the_schema(postgres, database):
 def test_an_ordinary_role_without_leased_app(own_postgres):
     """A fresh cluster where nobody may make the role: the owner can still use the functions, nobody else can."""
     with own_postgres.connect() as admin:
-        admin.execute("CREATE ROLE plain LOGIN; CREATE ROLE stranger LOGIN")
+        admin.execute("DROP ROLE leased_app; CREATE ROLE plain LOGIN; CREATE ROLE stranger LOGIN")
         admin.execute("CREATE DATABASE d OWNER plain")
     apply_schema(own_postgres.conninfo("d", "plain"))
     with own_postgres.connect("d", "plain") as owner, own_postgres.connect("d", "stranger") as stranger:
@@ -480,7 +477,7 @@ def test_an_unreadable_timeline_leaves_the_base(postgres, database, db):
         admin.execute(f"ALTER SCHEMA leased OWNER TO owner_{name}")
         for signature, in admin.execute("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'leased'::regnamespace").fetchall():
             admin.execute(f"ALTER FUNCTION {signature} OWNER TO owner_{name}")
-    assert take(db, name="y") > token
+        assert take(admin, name="y") > token
 
 
 def test_the_printed_schema_is_the_applied_one(postgres, database):

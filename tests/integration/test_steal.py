@@ -52,7 +52,7 @@ def test_what_is_stolen_cannot_be_used_any_more(daemon, database):
     assert ctl(daemon, "steal", "nobody/had/it", "--reason", "r").returncode == 75
 
 
-def test_a_steal_in_sql(daemon, database, directory):
+def test_a_steal_in_sql(postgres, daemon, database, directory):
     daemon.wait_event("notifications_ready")
     holder, _ = hold(daemon, directory)
     with psycopg.connect(database, autocommit=True) as db:
@@ -63,9 +63,10 @@ def test_a_steal_in_sql(daemon, database, directory):
         for reason in ("", "a\nb", "x" * 1025, None):
             with pytest.raises(psycopg.Error, match="reason"):
                 db.execute("SELECT leased.steal('x', %s)", (reason,))
-        db.execute("SET ROLE leased_app")
+    with postgres.connect(database.split("dbname=")[1]) as app:
+        app.execute("SET ROLE leased_app")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            db.execute("SELECT leased.steal('x', 'r')")
+            app.execute("SELECT leased.steal('x', 'r')")
 
 
 def test_who_may_not(database, start_daemon):

@@ -72,13 +72,26 @@ def free_port():
         return s.getsockname()[1]
 
 
+# Nobody works as the superuser "leased" but who says so: daemons and tests are the role "daemon", an ordinary
+# one that owns its databases. What leased_daemon may do suffices too: see test_roles.py.
+ROLES = """\
+CREATE ROLE leased_owner;
+CREATE ROLE leased_daemon;
+CREATE ROLE leased_app;
+CREATE ROLE leased_monitor;
+CREATE ROLE daemon LOGIN IN ROLE leased_daemon;
+ALTER DATABASE postgres OWNER TO daemon;
+"""
+
+
 def initdb(data):
     subprocess.run([f"{pg_bin()}/initdb", "-D", data, "-U", "leased", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8",
                     "--no-sync", "--wal-segsize=1"], check=True, capture_output=True)
+    subprocess.run([f"{pg_bin()}/postgres", "--single", "-D", data, "postgres"], check=True, capture_output=True, input=ROLES.encode())
 
 
-def answers(directory):
-    return subprocess.run([f"{pg_bin()}/pg_isready", "-q", "-h", directory]).returncode == 0
+def answers(directory, port=5432):
+    return subprocess.run([f"{pg_bin()}/pg_isready", "-q", "-h", directory, "-p", str(port)]).returncode == 0
 
 
 def make_cluster(data):
@@ -88,9 +101,9 @@ def make_cluster(data):
         server = start([f"{pg_bin()}/postgres", "-D", data, "-k", sockets, "-c", "listen_addresses=", "-c", "fsync=off"],
                        stderr=subprocess.DEVNULL, die_by=signal.SIGQUIT)
         until(lambda: answers(sockets), "PostgreSQL to start")
-        where = f"host={sockets} user=leased dbname="
-        subprocess.run(["psql", "-qXd", where + "postgres", "-c", "CREATE DATABASE with_schema"], check=True)
-        subprocess.run([LEASED, "schema", "apply", "--database", where + "with_schema"], check=True, env={**os.environ, **LEAKS})
+        where = f"host={sockets} dbname="
+        subprocess.run(["psql", "-qXd", where + "postgres user=leased", "-c", "CREATE DATABASE with_schema OWNER daemon"], check=True)
+        subprocess.run([LEASED, "schema", "apply", "--database", where + "with_schema user=daemon"], check=True, env={**os.environ, **LEAKS})
         server.send_signal(signal.SIGINT)
         server.wait(GIVE_UP)
 
@@ -98,7 +111,7 @@ def make_cluster(data):
 def copy_of_cluster(data):
     """Making one takes seconds of CPU, a copy next to nothing: once for each build and schema will do."""
     schema = subprocess.run([LEASED, "schema", "print"], check=True, capture_output=True).stdout
-    kept = BIN / "tests" / f"cluster-{hashlib.sha256(schema).hexdigest()[:16]}"
+    kept = BIN / "tests" / f"cluster-{hashlib.sha256(schema + ROLES.encode()).hexdigest()[:16]}"
     if not kept.exists() and os.access(kept.parent, os.W_OK):
         made = pathlib.Path(tempfile.mkdtemp(dir=kept.parent))
         make_cluster(made / "data")
@@ -117,23 +130,24 @@ def copy_of_cluster(data):
 class Postgres:
     """A private cluster. It crashes in tests, but never together with the machine: nothing need reach the disk."""
 
-    def __init__(self, directory, settings=""):
+    def __init__(self, directory, settings="", port=5432):
         self.dir = pathlib.Path(directory)
+        self.port = port
         self.data = self.dir / "data"
         self.log = self.dir / "log"
         self.process = None
         self.databases = 0
         copy_of_cluster(self.data)
         with open(self.data / "postgresql.conf", "a") as conf:
-            conf.write(f"listen_addresses=''\nunix_socket_directories='{self.dir}'\n"
+            conf.write(f"listen_addresses=''\nunix_socket_directories='{self.dir}'\nport={self.port}\n"
                        f"max_connections=200\nshared_buffers=32MB\nfsync=off\n{settings}\n")
 
     def start(self):
         with open(self.log, "ab") as log:
             self.process = start([f"{pg_bin()}/postgres", "-D", self.data], stdout=log,
                                  stderr=subprocess.STDOUT, die_by=signal.SIGQUIT)
-        until((self.dir / ".s.PGSQL.5432").exists, "PostgreSQL to start")
-        until(lambda: answers(self.dir), "PostgreSQL to start")
+        until((self.dir / f".s.PGSQL.{self.port}").exists, "PostgreSQL to start")
+        until(lambda: answers(self.dir, self.port), "PostgreSQL to start")
         return self
 
     def stop(self, how=signal.SIGINT):
@@ -144,8 +158,8 @@ class Postgres:
             self.process.wait(GIVE_UP)
             self.process = None
 
-    def conninfo(self, dbname="postgres", user="leased"):
-        return f"host={self.dir} user={user} dbname={dbname}"
+    def conninfo(self, dbname="postgres", user="daemon"):
+        return f"host={self.dir} port={self.port} user={user} dbname={dbname}"
 
     def connect(self, dbname="postgres", user="leased", **kwargs):
         import psycopg
@@ -156,18 +170,18 @@ class Postgres:
         self.databases += 1
         name = f"t{os.getpid()}_{self.databases}"
         with self.connect() as conn:
-            conn.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
+            conn.execute(f"CREATE DATABASE {name} OWNER daemon TEMPLATE {template} STRATEGY FILE_COPY")
         return name
 
 
 class PgBouncer:
     """Transaction mode, in front of a cluster."""
 
-    def __init__(self, directory, postgres, settings=""):
+    def __init__(self, directory, postgres, settings="", user="daemon"):
         self.dir = pathlib.Path(directory)
         config = self.dir / "pgbouncer.ini"
         config.write_text(
-            f"[databases]\n* = host={postgres.dir} user=leased\n[pgbouncer]\nlisten_addr=\n"
+            f"[databases]\n* = host={postgres.dir} user={user}\n[pgbouncer]\nlisten_addr=\n"
             f"unix_socket_dir={self.dir}\nlisten_port=6432\npool_mode=transaction\nauth_type=any\n"
             f"max_client_conn=500\ndefault_pool_size=10\nlogfile={self.dir}/pgbouncer.log\n{settings}\n")
         self.process = start(["/usr/sbin/pgbouncer", config], stdout=subprocess.DEVNULL,
@@ -175,7 +189,7 @@ class PgBouncer:
         until(lambda: (self.dir / ".s.PGSQL.6432").exists(), "PgBouncer to start")
 
     def conninfo(self, dbname):
-        return f"host={self.dir} port=6432 user=leased dbname={dbname}"
+        return f"host={self.dir} port=6432 user=daemon dbname={dbname}"
 
     def stop(self):
         self.process.terminate()
@@ -188,7 +202,7 @@ class Daemon:
         self.socket = self.dir / f"{name}.sock"
         self.address = f"unix:{self.socket}"
         self.log_path = self.dir / f"{name}.log"
-        self.command = [LEASED, "--database", conninfo, "--listen", self.address, *args]
+        self.command = [LEASED, *(["--database", conninfo] if conninfo else []), "--listen", self.address, *args]
         self.env = {**os.environ, **LEAKS, **(env or {})}
         self.process = None
         self.start(wait)

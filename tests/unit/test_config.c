@@ -152,6 +152,8 @@ static const struct flag_case {
 	{ "TCP beyond loopback with a key", { "--listen", "tcp:0.0.0.0:7420", "--key", "/k", "--authorized-clients", "/c" }, 0, "" },
 	{ "a key, and nothing that says whose keys are good", { "--key", "/k" }, LEASED_ECONFIG, "key: anybody can have a key" },
 	{ "the next key without one", { "--key-next", "/k" }, LEASED_ECONFIG, "key_next goes with key" },
+	{ "a password in a forgotten flag's value", { "postgresql://u:secret@h/db" }, LEASED_EUSAGE,
+		"--database: a password on the command line" },
 	{ "a flag after the end of flags", { "--", "--writers=3" }, LEASED_EUSAGE,
 		"unexpected \"--writers=3\"" },
 	{ "a value for a switch", { "--dev=yes" }, LEASED_EUSAGE, "unknown option --dev" },
@@ -161,7 +163,7 @@ static const struct flag_case {
 	{ "dev with a database", { "--dev", "--database", "host=a" }, LEASED_EUSAGE, "--dev brings" },
 	{ "data without dev", { "--data", "/tmp/x" }, LEASED_EUSAGE, "--data goes with --dev" },
 	{ "a stray word", { "start" }, LEASED_EUSAGE, "unexpected \"start\"" },
-	{ "schema without a verb", { "schema" }, LEASED_EUSAGE, "schema: print, apply or status?" },
+	{ "schema without a verb", { "schema" }, LEASED_EUSAGE, "schema: print, apply, status or roles?" },
 	{ "a wrong schema verb", { "schema", "drop" }, LEASED_EUSAGE, "unexpected \"drop\"" },
 	{ "a file that is not there", { "--config", "/nonexistent" }, LEASED_ECONFIG,
 		"open /nonexistent: No such file" },
@@ -238,6 +240,7 @@ static const struct command_case {
 	enum config_command want;
 } command_cases[] = {
 	{ "schema print", { "schema", "print" }, CONFIG_SCHEMA_PRINT },
+	{ "schema roles", { "schema", "roles" }, CONFIG_SCHEMA_ROLES },
 	{ "schema apply, flags anywhere", { "schema", "--writers", "3", "apply" }, CONFIG_SCHEMA_APPLY },
 	{ "schema status behind the end of flags", { "--", "schema", "status" }, CONFIG_SCHEMA_STATUS },
 	{ "a check", { "--check-config" }, CONFIG_CHECK },
@@ -385,6 +388,7 @@ static void defaults_are_within_their_bounds(void **state)
 	assert_int_equal(load(&config, none, &err), 0);
 	assert_int_equal(config.command, CONFIG_RUN);
 	assert_true(config.schema_apply);
+	assert_false(config.allow_superuser);
 	assert_int_equal(config.log_level, LOG_INFO);
 	assert_false(config.log_json);
 	assert_string_equal(config.database, "");
@@ -398,7 +402,7 @@ static void what_is_used_at_the_start_stays(void **state)
 	const char *before[] = { "--database", "host=a", "--listen", "unix:/a", "--writers", "1", "--ttl-max", "1h",
 		"--connect-timeout", "1s", NULL };
 	const char *after[] = { "--database", "host=b", "--listen", "unix:/a", "--listen", "unix:/b", "--writers", "2",
-		"--ttl-max", "2h", "--connect-timeout", "2s", "--socket-mode", "0600", "--notify-database", "host=c", NULL };
+		"--ttl-max", "2h", "--connect-timeout", "2s", "--socket-mode", "0600", "--notify-database", "host=c", "--user", "b", NULL };
 	char kept[CONFIG_KEPT_SIZE];
 	struct config config, fresh;
 	struct leased_error err;
@@ -410,7 +414,8 @@ static void what_is_used_at_the_start_stays(void **state)
 	assert_string_equal(kept, "");
 	assert_int_equal(load(&fresh, after, &err), 0);
 	config_take_over(&config, &fresh, kept);
-	assert_string_equal(kept, "database, notify_database, listen, socket_mode, writers, connect_timeout");
+	assert_string_equal(kept, "database, notify_database, user, listen, socket_mode, writers, connect_timeout");
+	assert_string_equal(config.user, "");
 	assert_string_equal(config.database, "host=a");
 	assert_string_equal(config.notify_database, "");
 	assert_int_equal(config.n_listen, 1);
