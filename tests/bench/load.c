@@ -7,6 +7,8 @@
  *   load ADDR renew CLIENTS SECONDS           each client renews its one lease as fast as it can
  *   load ADDR hold CLIENTS SECONDS LEASES EVERY_MS
  *                                             each client holds LEASES and renews each every EVERY_MS
+ *
+ * ADDR may be a leased:// one: all clients are sealed then, with the key in the file $LEASED_KEY_FILE.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,7 +27,9 @@
 
 #include "address.h"
 #include "frame.h"
+#include "key.h"
 #include "message.h"
+#include "secure.h"
 
 #define CHUNK       500  /* leases of one renew message */
 #define SAMPLES_MAX 4000000
@@ -50,8 +54,8 @@ struct client {
 	unsigned turn;      /* MODE_ACQUIRE: names so far */
 	int64_t due_us;     /* MODE_HOLD: when the next chunk is to be renewed */
 	struct lease *leases;
-	uint8_t *in;
-	size_t in_len;
+	struct secure *secure; /* NULL: plain */
+	struct bytes in;       /* plain */
 };
 
 static struct {
@@ -63,6 +67,7 @@ static struct {
 	size_t n_samples;
 	struct client *clients;
 	int epoll;
+	const struct noise_keypair *key;
 } load;
 
 static int64_t now_us(void)
@@ -100,20 +105,45 @@ static int open_socket(const struct address *a)
 	return fd;
 }
 
-static void send_message(struct client *c, Leased__ClientMessage *m)
+static void send_bytes(const struct client *c, const uint8_t *data, size_t len)
 {
-	static uint8_t out[BUFFER];
-	int len = message_pack(out, sizeof out, &m->base), sent = 0;
-
-	if (len < 0)
-		die("pack");
-	while (sent < len) {
-		ssize_t n = send(c->fd, out + sent, (size_t)(len - sent), MSG_NOSIGNAL);
+	for (size_t sent = 0; sent < len;) {
+		ssize_t n = send(c->fd, data + sent, len - sent, MSG_NOSIGNAL);
 
 		if (n < 0)
 			die("send");
-		sent += (int)n;
+		sent += (size_t)n;
 	}
+}
+
+static void send_sealed(struct client *c)
+{
+	send_bytes(c, c->secure->raw_out.data, c->secure->raw_out.len);
+	c->secure->raw_out.len = 0;
+}
+
+static void die_of(const struct leased_error *err)
+{
+	fprintf(stderr, "load: %s\n", err->text);
+	exit(1);
+}
+
+static void send_message(struct client *c, Leased__ClientMessage *m)
+{
+	static uint8_t out[BUFFER];
+	struct bytes plain = { .data = out, .size = sizeof out };
+	int len = message_pack(out, sizeof out, &m->base);
+	struct leased_error err;
+
+	if (len < 0)
+		die("pack");
+	plain.len = (size_t)len;
+	if (!c->secure)
+		send_bytes(c, out, plain.len);
+	else if (secure_seal(c->secure, &plain, &err) < 0)
+		die_of(&err);
+	else
+		send_sealed(c);
 	c->sent_us = now_us();
 	c->in_flight = true;
 }
@@ -320,20 +350,46 @@ static void take_message(struct client *c, const Leased__ServerMessage *m)
 	}
 }
 
+/* What has come goes into c->in, opened. */
+static void receive(struct client *c, int flags)
+{
+	struct bytes *raw = c->secure ? &c->secure->raw_in : &c->in;
+	struct leased_error err;
+	ssize_t n;
+
+	if (!bytes_grow(raw, raw->len + BUFFER))
+		die("memory");
+	n = recv(c->fd, raw->data + raw->len, BUFFER, flags);
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n <= 0)
+		die("connection closed");
+	raw->len += (size_t)n;
+	if (c->secure && secure_open(c->secure, &c->in, &err) < 0)
+		die_of(&err);
+}
+
+static void shake_hands(struct client *c, const struct address *address)
+{
+	struct leased_error err;
+
+	c->secure = secure_new(load.key, address->key, &err);
+	if (!c->secure)
+		die_of(&err);
+	send_sealed(c);
+	while (!c->secure->established)
+		receive(c, 0);
+}
+
 static void on_readable(struct client *c)
 {
 	struct leased_error err;
 	struct frame frame;
 	size_t used = 0;
-	ssize_t n = recv(c->fd, c->in + c->in_len, BUFFER - c->in_len, MSG_DONTWAIT);
 	int rc;
 
-	if (n < 0 && errno == EAGAIN)
-		return;
-	if (n <= 0)
-		die("connection closed");
-	c->in_len += (size_t)n;
-	while ((rc = frame_parse(c->in + used, c->in_len - used, FRAME_BODY_MAX, &frame)) > 0) {
+	receive(c, MSG_DONTWAIT);
+	while ((rc = frame_parse(c->in.data + used, c->in.len - used, FRAME_BODY_MAX, &frame)) > 0) {
 		Leased__ServerMessage *m;
 		struct arena arena;
 
@@ -344,8 +400,9 @@ static void on_readable(struct client *c)
 		arena_free(&arena);
 		used += (size_t)rc;
 	}
-	memmove(c->in, c->in + used, c->in_len - used);
-	c->in_len -= used;
+	if (used > 0)
+		memmove(c->in.data, c->in.data + used, c->in.len - used);
+	c->in.len -= used;
 }
 
 static void start_client(struct client *c, unsigned index, const struct address *address)
@@ -354,10 +411,11 @@ static void start_client(struct client *c, unsigned index, const struct address 
 
 	c->index = index;
 	c->leases = calloc(load.n_leases, sizeof *c->leases);
-	c->in = malloc(BUFFER);
-	if (!c->leases || !c->in)
+	if (!c->leases)
 		die("memory");
 	c->fd = open_socket(address);
+	if (address->has_key)
+		shake_hands(c, address);
 	epoll_ctl(load.epoll, EPOLL_CTL_ADD, c->fd, &event);
 	send_hello(c);
 }
@@ -441,6 +499,8 @@ int main(int argc, char *argv[])
 	}
 	while (load.mode < MODE_HOLD && strcmp(mode_names[load.mode], argv[2]) != 0)
 		load.mode++;
+	if (address.has_key && key_load(&load.key, KEY_CLIENT_SECRET, getenv("LEASED_KEY_FILE"), &err) < 0)
+		die_of(&err);
 	load.n_clients = strtoul(argv[3], NULL, 10);
 	seconds = strtod(argv[4], NULL);
 	load.n_leases = argc > 5 ? strtoul(argv[5], NULL, 10) : 1;
