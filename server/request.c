@@ -13,7 +13,7 @@
 
 bool text_equal(struct text a, struct text b)
 {
-	return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+	return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
 char *request_copy_texts(struct request *req)
