@@ -342,6 +342,7 @@ def test_doctor_sees_a_pool(postgres, directory, start_daemon):
 def test_doctor_misses_the_role(own_postgres, start_daemon):
     """The schema's owner may not create roles: the daemon works, and the SQL functions are its own."""
     with own_postgres.connect() as conn:
+        conn.execute("DROP DATABASE with_schema")
         conn.execute("DROP ROLE leased_app; CREATE ROLE plain LOGIN")
         conn.execute("CREATE DATABASE leases OWNER plain")
     rows = findings(start_daemon(own_postgres.conninfo("leases", user="plain")), OK)

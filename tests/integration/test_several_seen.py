@@ -132,7 +132,7 @@ def test_every_change_once_under_load(pair, database, follow):
         follower.until(lambda events: events[-1]["event"] != "snapshot" and not check_story(events, MANY)[0], "the last to expire")
         follower.stop()
         seen, truth = check_database(follower.events(), database, "s/", MANY)
-    assert sum(map(len, check_story(first.events(), MANY)[1].values())) == sum(map(len, truth.values())) == len(crowd.limits) > 20 * SECONDS
+    assert sum(map(len, check_story(first.events(), MANY)[1].values())) == sum(map(len, truth.values())) == len(crowd.limits) > 5 * SECONDS
     assert check_limits(first.events(), crowd.limits) > 3
 
 
