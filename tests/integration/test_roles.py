@@ -108,7 +108,7 @@ def psql(conninfo, script):
 @pytest.fixture
 def db(postgres):
     """As an administrator leaves it: one command, and a login for each role."""
-    name = postgres.create_database()
+    name = postgres.create_database("template1")
     subprocess.run([world.LEASED, "schema", "apply", "--database", postgres.conninfo(name, "leased")], check=True)
     with postgres.connect(name) as conn:
         conn.execute("SET search_path = pg_catalog")
@@ -271,7 +271,7 @@ def test_a_superuser_is_refused_unless_told(postgres, db, start_daemon):
 
 
 def test_the_roles_can_come_before_the_schema_and_after_it(postgres, directory, start_daemon):
-    before, after = postgres.create_database(), postgres.create_database()
+    before, after = postgres.create_database("template1"), postgres.create_database("template1")
     with postgres.connect() as admin:
         admin.execute(f"CREATE ROLE deployer_{before} LOGIN IN ROLE leased_owner; CREATE ROLE login_{before} LOGIN IN ROLE leased_daemon")
     script = roles_script()

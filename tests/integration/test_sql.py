@@ -17,6 +17,12 @@ def apply_schema(conninfo):
 
 
 @pytest.fixture
+def database(postgres):
+    """Without our schema: how that comes is told here."""
+    return postgres.conninfo(postgres.create_database("template1"))
+
+
+@pytest.fixture
 def db(database):
     apply_schema(database)
     with psycopg.connect(database, autocommit=True) as conn:
@@ -396,7 +402,7 @@ def test_tokens_rise_over_a_restore_into_the_same_cluster(postgres, database, db
     dump = subprocess.run([f"{world.pg_bin()}/pg_dump", database], check=True, capture_output=True).stdout
     given_after = [take(db, name=f"n/{i}") for i in range(5)][-1]
 
-    other = postgres.conninfo(postgres.create_database())
+    other = postgres.conninfo(postgres.create_database("template1"))
     restore(dump, other)
     with psycopg.connect(other, autocommit=True) as conn:
         first = take(conn, name="y")
@@ -439,6 +445,7 @@ def test_an_ordinary_role_owns_the_schema(postgres, database):
 def test_an_ordinary_role_without_leased_app(own_postgres):
     """A fresh cluster where nobody may make the role: the owner can still use the functions, nobody else can."""
     with own_postgres.connect() as admin:
+        admin.execute("DROP DATABASE with_schema")
         admin.execute("DROP ROLE leased_app; CREATE ROLE plain LOGIN; CREATE ROLE stranger LOGIN")
         admin.execute("CREATE DATABASE d OWNER plain")
     apply_schema(own_postgres.conninfo("d", "plain"))
