@@ -81,7 +81,10 @@ void channel_commit(struct channel *ch, size_t len)
 	ch->out.len += len;
 }
 
-/* Sends what stands in b behind *sent, and empties it when all is gone. */
+/*
+ * Sends what stands in b behind *sent, and empties it when all is gone. A peer that has closed may have said why
+ * before: that is for channel_read to find, and then the end.
+ */
 static int send_bytes(int fd, struct bytes *b, size_t *sent, struct leased_error *err)
 {
 	while (*sent < b->len) {
@@ -89,6 +92,8 @@ static int send_bytes(int fd, struct bytes *b, size_t *sent, struct leased_error
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return 0;
+		if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
+			break;
 		if (n < 0)
 			return fail(err, LEASED_EUNAVAILABLE, "send: %s", strerror(errno));
 		*sent += (size_t)n;

@@ -43,7 +43,10 @@ int channel_finish_connect(struct channel *ch, struct leased_error *err);
 uint8_t *channel_reserve(struct channel *ch, size_t len);
 void channel_commit(struct channel *ch, size_t len);
 
-/* Writes what the kernel takes; sealed, nothing but the handshake goes until the daemon has shown its key. 0, or why not. */
+/*
+ * Writes what the kernel takes, or forgets it where the daemon has closed, which channel_read will tell; sealed, nothing but the handshake goes until the daemon has shown its
+ * key. 0, or why not.
+ */
 int channel_flush(struct channel *ch, struct leased_error *err);
 
 /* Reads what is there. 0, LEASED_EUNAVAILABLE (also at the end of the stream), LEASED_EDENIED, LEASED_EPROTO, LEASED_ENOMEM. */
