@@ -34,11 +34,13 @@ def pg_bin():
 def until(condition, what, give_up=GIVE_UP):
     """Waits until condition() is true and returns its value."""
     end = time.monotonic() + give_up
+    pause = 0.01
     while time.monotonic() < end:
         value = condition()
         if value:
             return value
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)  # most conditions start a process: asked without rest they are the load of the tests
     raise AssertionError(f"gave up waiting for {what}")
 
 
