@@ -44,8 +44,8 @@ uint8_t *channel_reserve(struct channel *ch, size_t len);
 void channel_commit(struct channel *ch, size_t len);
 
 /*
- * Writes what the kernel takes, or forgets it where the daemon has closed, which channel_read will tell; sealed, nothing but the handshake goes until the daemon has shown its
- * key. 0, or why not.
+ * Writes what the kernel takes, or forgets it where the daemon has closed, which channel_read will tell. Sealed,
+ * nothing but the handshake goes until the daemon has shown its key. 0, or why not.
  */
 int channel_flush(struct channel *ch, struct leased_error *err);
 

@@ -322,14 +322,6 @@ bool access_same_rules(const struct access_client *a, const struct access_client
 	return true;
 }
 
-static int compare_text(struct text a, struct text b)
-{
-	size_t len = a.len < b.len ? a.len : b.len;
-	int order = len > 0 ? memcmp(a.data, b.data, len) : 0;
-
-	return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 bool access_next(const struct access_client *c, unsigned verbs, struct text after, struct text *ret_after)
 {
 	bool found = false;
@@ -340,11 +332,11 @@ bool access_next(const struct access_client *c, unsigned verbs, struct text afte
 
 		if (!(c->rules[i].verbs & verbs))
 			continue;
-		if (after.len >= begin.len && (begin.len == 0 || memcmp(after.data, begin.data, begin.len) == 0))
+		if (text_begins(after, begin))
 			begin = after; /* among those of this rule */
-		else if (compare_text(begin, after) < 0)
+		else if (text_compare(begin, after) < 0)
 			continue; /* they are all behind us */
-		if (!found || compare_text(begin, *ret_after) < 0)
+		if (!found || text_compare(begin, *ret_after) < 0)
 			*ret_after = begin;
 		found = true;
 	}

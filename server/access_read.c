@@ -213,7 +213,7 @@ static int take_attribute(struct reader *r, struct text word)
 	char key[16], value[128];
 	int rc;
 
-	if (word.len >= strlen(KEYS_BEGIN) && memcmp(word.data, KEYS_BEGIN, strlen(KEYS_BEGIN)) == 0) {
+	if (text_begins(word, (struct text){ KEYS_BEGIN, strlen(KEYS_BEGIN) })) {
 		rc = take_key(r, word);
 		return rc < 0 ? rc : 1;
 	}

@@ -3,17 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_texts(struct text a, struct text b)
-{
-	int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
-
-	return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 /* Byte order of names (COLLATE "C"). */
 static int compare_names(const void *a, const void *b)
 {
-	return compare_texts((*(struct request *const *)a)->claim.name,
+	return text_compare((*(struct request *const *)a)->claim.name,
 		(*(struct request *const *)b)->claim.name);
 }
 
@@ -22,7 +15,7 @@ static int compare_claims(const void *a, const void *b)
 {
 	const struct claim *x = &(*(struct request *const *)a)->claim;
 	const struct claim *y = &(*(struct request *const *)b)->claim;
-	int order = compare_texts(x->name, y->name);
+	int order = text_compare(x->name, y->name);
 
 	if (order == 0)
 		order = (x->token > y->token) - (x->token < y->token);
@@ -31,8 +24,8 @@ static int compare_claims(const void *a, const void *b)
 	if (order == 0)
 		order = (x->pid > y->pid) - (x->pid < y->pid);
 	if (order == 0)
-		order = compare_texts(x->host, y->host);
-	return order != 0 ? order : compare_texts(x->principal, y->principal);
+		order = text_compare(x->host, y->host);
+	return order != 0 ? order : text_compare(x->principal, y->principal);
 }
 
 size_t batch_sort(struct batch *batch)

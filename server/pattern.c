@@ -72,11 +72,6 @@ static struct text behind(struct text text, size_t n)
 	return (struct text){ text.data + n, text.len - n };
 }
 
-static bool starts_with(struct text text, struct text with)
-{
-	return text.len >= with.len && (with.len == 0 || memcmp(text.data, with.data, with.len) == 0);
-}
-
 /*
  * The parts between stars, each at the first place where it fits: that leaves the most to those behind it, so
  * that no other place need be tried. The first part begins the segment, the last one ends it.
@@ -85,7 +80,7 @@ static bool segment_matches(struct text p, struct text name)
 {
 	struct text part = { p.data, until(p, STAR) };
 
-	if (!starts_with(name, part))
+	if (!text_begins(name, part))
 		return false;
 	name = behind(name, part.len);
 	p = behind(p, part.len);
@@ -98,7 +93,7 @@ static bool segment_matches(struct text p, struct text name)
 		part = (struct text){ p.data, until(p, STAR) };
 		p = behind(p, part.len);
 		if (p.len == 0) /* the last one */
-			return name.len >= part.len && starts_with(behind(name, name.len - part.len), part);
+			return name.len >= part.len && text_begins(behind(name, name.len - part.len), part);
 		found = part.len > 0 ? memmem(name.data, name.len, part.data, part.len) : name.data;
 		if (!found)
 			return false;
@@ -132,5 +127,5 @@ bool pattern_may_begin(const struct pattern *p, struct text prefix)
 {
 	struct text literal = { p->text, p->literal };
 
-	return starts_with(literal, prefix) || (p->literal < p->len && starts_with(prefix, literal));
+	return text_begins(literal, prefix) || (p->literal < p->len && text_begins(prefix, literal));
 }

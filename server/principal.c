@@ -115,12 +115,11 @@ int principal_groups(gid_t **ret_groups, size_t *ret_n, const struct principal *
 	return 0;
 }
 
-void principal_of_key(struct principal *ret_principal, const uint8_t key[static NOISE_KEY_LEN], const char *peer)
+void principal_of_key(struct principal *ret_principal, const uint8_t key[static NOISE_KEY_LEN])
 {
 	struct principal p = { .uid = (uid_t)-1, .has_key = true };
 
 	memcpy(p.key, key, sizeof p.key);
-	snprintf(p.peer, sizeof p.peer, "%s", peer);
 	key_format(p.name, KEY_CLIENT_PUBLIC, key);
 	p.len = strlen(p.name);
 	*ret_principal = p;

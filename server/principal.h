@@ -5,7 +5,6 @@
 #ifndef PRINCIPAL_H
 #define PRINCIPAL_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -24,7 +23,6 @@ struct principal {
 	gid_t gid;                 /* likewise, else (gid_t)-1 */
 	bool has_key;              /* of a sealed connection: */
 	uint8_t key[NOISE_KEY_LEN]; /* the public key whose secret the client has shown to have */
-	char peer[INET6_ADDRSTRLEN]; /* and its address */
 };
 
 /*
@@ -44,6 +42,6 @@ int principal_groups(gid_t **ret_groups, size_t *ret_n, const struct principal *
  * Who has this public key, proven by the handshake. It is named by the key itself: that the key is a known one,
  * and how its owner is called, is for the rules of authorized_clients to say.
  */
-void principal_of_key(struct principal *ret_principal, const uint8_t key[static NOISE_KEY_LEN], const char *peer);
+void principal_of_key(struct principal *ret_principal, const uint8_t key[static NOISE_KEY_LEN]);
 
 #endif

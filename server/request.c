@@ -16,6 +16,19 @@ bool text_equal(struct text a, struct text b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+bool text_begins(struct text text, struct text with)
+{
+	return text.len >= with.len && (with.len == 0 || memcmp(text.data, with.data, with.len) == 0);
+}
+
+int text_compare(struct text a, struct text b)
+{
+	size_t len = a.len < b.len ? a.len : b.len;
+	int order = len > 0 ? memcmp(a.data, b.data, len) : 0;
+
+	return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 char *request_copy_texts(struct request *req)
 {
 	struct text *texts[] = { &req->claim.name, &req->claim.host, &req->claim.principal, &req->value,

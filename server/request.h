@@ -60,6 +60,10 @@ struct claim {
 };
 
 bool text_equal(struct text a, struct text b);
+bool text_begins(struct text text, struct text with);
+
+/* As memcmp orders bytes; of two of which one begins the other, the shorter comes first. */
+int text_compare(struct text a, struct text b);
 
 /* A row of the table as it was seen, in one block with its texts. */
 struct lease_view {

@@ -106,34 +106,36 @@ static int take_devpg(const struct devpg *devpg, struct config *config, struct l
 	return 0;
 }
 
-static int load_access(struct access **ret_access, const struct config *config, struct leased_error *err)
+/* Both files, or neither: our keys, and who may do what. */
+static int load_files(struct keyring *ret_ring, struct access **ret_access, const struct config *config,
+	struct leased_error *err)
 {
+	int rc = keyring_load(ret_ring, config, err);
+
+	if (rc < 0)
+		return rc;
 	if (*config->authorized_clients)
-		return access_load(ret_access, config->authorized_clients, err);
-	return access_new_default(ret_access, err);
+		rc = access_load(ret_access, config->authorized_clients, err);
+	else
+		rc = access_new_default(ret_access, err);
+	if (rc < 0)
+		keyring_fini(ret_ring);
+	return rc;
 }
 
 /* New keys count for connections that come from now on. */
-static int reload_keys(struct server *srv, const struct config *fresh, struct leased_error *err)
+static void change_keys(struct server *srv, const struct keyring *fresh)
 {
-	struct keyring ring;
-	int rc;
-
-	if (!*fresh->key != !srv->ring.n)
-		return fail(err, LEASED_ECONFIG, "key: whether TCP is encrypted changes at a restart only");
-	rc = keyring_load(&ring, fresh, err);
-	if (rc < 0)
-		return rc;
 	keyring_fini(&srv->ring);
-	srv->ring = ring;
-	keyring_log(&ring);
-	return 0;
+	srv->ring = *fresh;
+	keyring_log(fresh);
 }
 
 static void reload(struct server *srv)
 {
 	char kept[CONFIG_KEPT_SIZE];
-	struct access *access = NULL;
+	struct access *access;
+	struct keyring ring;
 	struct leased_error err;
 	struct config fresh;
 	int rc = config_load(&fresh, srv->argc, srv->argv, &err);
@@ -141,12 +143,11 @@ static void reload(struct server *srv)
 
 	if (rc == 0 && fresh.dev)
 		rc = take_devpg(&srv->devpg, &fresh, &err);
+	if (rc == 0 && !*fresh.key != !srv->ring.n)
+		rc = fail(&err, LEASED_ECONFIG, "key: whether TCP is encrypted changes at a restart only");
 	if (rc == 0)
-		rc = load_access(&access, &fresh, &err);
-	if (rc == 0)
-		rc = reload_keys(srv, &fresh, &err);
+		rc = load_files(&ring, &access, &fresh, &err);
 	if (rc < 0) {
-		access_free(access);
 		if (loaded)
 			config_fini(&fresh);
 		log_event(LOG_ERROR, "reload_failed", "why", 's', err.text, NULL);
@@ -157,6 +158,7 @@ static void reload(struct server *srv)
 	if (*kept)
 		log_event(LOG_WARN, "reload_incomplete", "unchanged", 's', kept, "why", 's',
 			"these change at a restart only", NULL);
+	change_keys(srv, &ring);
 	admit_reload(&srv->sessions, access);
 	trim_reload(&srv->trim);
 	log_event(LOG_INFO, "reloaded", NULL);
@@ -182,7 +184,7 @@ static int on_connection(void *owner, uv_stream_t *stream)
 	return session_accept(&srv->sessions, stream);
 }
 
-/* A client has shown that it has the secret of arrival->key: here is the place to ask whether that is a known one. */
+/* A client has shown that it has the secret of arrival->key; whether that is a known one, session_adopt asks. */
 static void on_known(void *owner, uv_loop_t *loop, const struct arrival *arrival)
 {
 	struct server *srv = owner;
@@ -408,21 +410,21 @@ static void stop(struct server *srv)
 
 int server_check(const struct config *config, struct leased_error *err)
 {
-	struct keyring ring = { 0 };
-	struct access *access = NULL;
-	int rc = keyring_load(&ring, config, err);
+	struct keyring ring;
+	struct access *access;
+	int rc = load_files(&ring, &access, config, err);
 
+	if (rc < 0)
+		return rc;
 	keyring_fini(&ring);
-	if (rc == 0)
-		rc = load_access(&access, config, err);
 	access_free(access);
-	return rc;
+	return 0;
 }
 
 int server_run(struct config *config, int argc, char *const argv[], struct leased_error *err)
 {
 	static struct server srv;
-	struct access *access = NULL;
+	struct access *access;
 	int rc;
 
 	if (sodium_init() < 0)
@@ -435,12 +437,9 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 	warn_of_environment();
 	raise_limit();
 	srv = (struct server){ .config = config, .argc = argc, .argv = argv };
-	rc = keyring_load(&srv.ring, config, err);
+	rc = load_files(&srv.ring, &access, config, err);
 	if (rc < 0)
 		return rc;
-	rc = load_access(&access, config, err);
-	if (rc < 0)
-		goto free_keys;
 	rc = start_dev(&srv, err);
 	if (rc < 0)
 		goto stop_dev;
@@ -474,7 +473,6 @@ run_dry:
 stop_dev:
 	devpg_stop(&srv.devpg);
 	access_free(access);
-free_keys:
 	keyring_fini(&srv.ring);
 	return rc;
 }

@@ -147,7 +147,7 @@ void session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *
 		return;
 	}
 	s->heard_ms = arrival->accepted_ms; /* its time for a hello has begun there */
-	principal_of_key(&s->principal, arrival->key, arrival->peer);
+	principal_of_key(&s->principal, arrival->key);
 	if (transport_use_seal(&s->transport, arrival->keys) < 0) {
 		session_close(s, LEASED_OK, NULL);
 		return;

@@ -195,7 +195,7 @@ static void take_packet(struct stranger *s)
 /* The client is who it says it is. The handle cannot move into a session, its descriptor can. */
 static void hand_over(struct stranger *s, const uint8_t *data, size_t len)
 {
-	struct arrival arrival = { .key = s->client, .peer = s->peer, .keys = &s->keys, .data = data, .len = len,
+	struct arrival arrival = { .key = s->client, .keys = &s->keys, .data = data, .len = len,
 		.accepted_ms = s->accepted_ms };
 	uv_os_fd_t fd;
 

@@ -25,7 +25,6 @@
 struct arrival {
 	int fd;                      /* a TCP connection; it belongs to whom it is given */
 	const uint8_t *key;          /* NOISE_KEY_LEN bytes: the client has shown that it has the secret of it */
-	const char *peer;            /* its address: "192.0.2.7" */
 	const struct handshake_keys *keys;
 	const uint8_t *data;         /* what it has said in its first record, at least one byte */
 	size_t len;

@@ -69,12 +69,9 @@ static void on_page(struct request *req)
 
 static bool is_listed(const struct watch *w, const struct claim *claim)
 {
-	size_t len = claim->name.len, upto_len = w->upto_len;
-	int order = memcmp(claim->name.data, w->upto, len < upto_len ? len : upto_len);
+	int order = text_compare(claim->name, (struct text){ w->upto, w->upto_len });
 
-	if (order == 0 && len == upto_len)
-		return w->all_listed || claim->token <= w->upto_token;
-	return w->all_listed || order < 0 || (order == 0 && len < upto_len);
+	return w->all_listed || order < 0 || (order == 0 && claim->token <= w->upto_token);
 }
 
 /* Where the next page begins; the last name of this one is left to it, unless that would be where this began. */
