@@ -2,7 +2,6 @@
 import os
 import pathlib
 import re
-import signal
 import time
 
 import psycopg
@@ -58,9 +57,7 @@ class Guarded:
 
     def reload_text(self, text, event):
         self.write_text(text)
-        before = self.daemon.log().count(f"event={event}")
-        self.daemon.signal(signal.SIGHUP)
-        until(lambda: self.daemon.log().count(f"event={event}") > before, event)
+        self.daemon.reload(event)
 
 
 @pytest.fixture
@@ -328,8 +325,8 @@ def test_a_broken_file_keeps_the_old_one(guard):
         assert why in g.daemon.log()
         assert ctl(g.daemon, "get", "x").returncode == 75
     g.path.unlink()
-    g.daemon.signal(signal.SIGHUP)
-    until(lambda: "No such file" in g.daemon.log(), "the reload to fail")
+    g.daemon.reload("reload_failed")
+    assert "No such file" in g.daemon.log()
     assert ctl(g.daemon, "get", "x").returncode == 75
 
 

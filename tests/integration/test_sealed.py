@@ -3,7 +3,6 @@ import concurrent.futures
 import os
 import pathlib
 import re
-import signal
 import socket
 import struct
 import subprocess
@@ -72,10 +71,8 @@ class Sealed:
 
     def know(self, *lines):
         """Lets in these, this account, and nobody else."""
-        before = self.daemon.log().count("event=reloaded")
         self.write_clients(*lines)
-        self.daemon.signal(signal.SIGHUP)
-        until(lambda: self.daemon.log().count("event=reloaded") > before, "a reload")
+        self.daemon.reload()
 
     def still_works(self):
         done = self.ctl("run", "probe", "--", "true")
@@ -94,19 +91,6 @@ def sealed(start_daemon, database, directory):
     return Sealed(start_daemon, database, directory, "--handshake-timeout", "2s")
 
 
-def last_words(s):
-    """All that comes until the other side closes."""
-    data = b""
-    while True:
-        try:
-            part = s.recv(65536)
-        except ConnectionResetError:
-            return data
-        if not part:
-            return data
-        data += part
-
-
 def said_to(s, data):
     """All that comes back on these last bytes; the daemon may have closed before they are all there."""
     try:
@@ -114,7 +98,7 @@ def said_to(s, data):
         s.shutdown(socket.SHUT_WR)
     except OSError:
         pass
-    return last_words(s)
+    return raw.last_words(s)
 
 
 # ---- those who have the keys ----
@@ -189,7 +173,7 @@ def test_a_key_that_nobody_knows(sealed):
     assert done.returncode == 77 and f"is our key in its authorized_clients? It is {text}" in done.stderr, done.stderr
     client = noise.Client(sealed.socket(), sealed.public, secret_of(stranger)).connect()
     client.send(raw.HELLO)
-    assert last_words(client.socket) == b""
+    assert raw.last_words(client.socket) == b""
     assert "this key is not in authorized_clients" in sealed.daemon.log()
     sealed.know(f"tester {sealed.client_text} * **", f"late {text} get **")
     assert sealed.ctl("get", "x", key=stranger).returncode == 75
@@ -209,7 +193,7 @@ def test_a_withdrawn_key_ends_at_once(sealed):
     waiter = ctl_start(sealed.address, "--key", other, "run", "--wait", "1h", "busy", "--", "true")
     until(lambda: ctl_json(sealed.daemon, "get", "busy")[0]["waiters"] == 1, "a waiter")
     sealed.know(both[0])
-    last_words(mine.socket)
+    raw.last_words(mine.socket)
     assert waiter.wait(world.GIVE_UP) == 77
     assert "authorized_clients" in waiter.stderr.read()
     assert ctl_json(sealed.daemon, "get", "busy")[0]["waiters"] == 0
@@ -257,7 +241,7 @@ def test_a_server_that_has_not_the_key(sealed):
 def test_plain_clients_are_closed_without_a_word(sealed):
     with sealed.socket() as s:
         s.sendall(raw.HELLO)
-        assert last_words(s) == b""
+        assert raw.last_words(s) == b""
     assert ctl(f"tcp:127.0.0.1:{sealed.port}", "get", "x").returncode == 69
     sealed.wait_said("no handshake came in time")
 
@@ -270,7 +254,7 @@ def test_garbage_is_closed_without_a_word(sealed):
                 s.sendall(data)
             except (BrokenPipeError, ConnectionResetError):
                 pass
-            assert last_words(s) == b""
+            assert raw.last_words(s) == b""
     assert len(sealed.said("not a handshake for our key")) >= 5
     sealed.still_works()
 
@@ -288,10 +272,10 @@ def test_a_replayed_session_is_nobody(sealed):
     for _ in range(20):
         with sealed.socket() as s:
             s.sendall(first + record)
-            assert len(last_words(s)) == noise.SECOND
+            assert len(raw.last_words(s)) == noise.SECOND
     with sealed.socket() as s:  # half of it
         s.sendall(first)
-        assert len(last_words(s)) == noise.SECOND
+        assert len(raw.last_words(s)) == noise.SECOND
     assert sealed.said("its first record does not open: a replay")
     sealed.wait_said("no handshake came in time")
     assert clients == sum(f["finding"].count("1 clients") for f in ctl_json(sealed.daemon, "doctor"))
@@ -376,7 +360,7 @@ def test_bad_frames_in_good_records(sealed):
         client = sealed.greeted()
         client.send(data)
         assert why in client.frame()
-        assert last_words(client.socket) == b""
+        assert raw.last_words(client.socket) == b""
     for length in (0, 19, 0xffff):  # of a record
         client = sealed.greeted()
         client.socket.sendall(struct.pack(">H", length) + b"x" * 100)
@@ -386,7 +370,7 @@ def test_bad_frames_in_good_records(sealed):
     assert b"length 0" in client.frame()
     client = sealed.client()
     client.socket.sendall(struct.pack(">H", 600) + b"x" * 600)  # longer than a hello may be
-    assert last_words(client.socket) == b""
+    assert raw.last_words(client.socket) == b""
     sealed.still_works()
 
 
@@ -408,7 +392,7 @@ def test_slow_senders(sealed):
     slow[3].finish(slow[3].read(noise.SECOND))
     slow[3].socket.sendall(noise.record(slow[3].out, raw.HELLO)[:-1])
     for client in slow:
-        assert last_words(client.socket) == b""
+        assert raw.last_words(client.socket) == b""
     assert 1.9 < time.monotonic() - begin < 10
     assert len(sealed.said("no handshake came in time")) == 4
 
@@ -520,10 +504,9 @@ def test_rotation_without_downtime(start_daemon, database, directory):
         return done.returncode == 75
 
     def reload(text, event="reloaded"):
-        seen = daemon.log().count(f"event={event}")
         configure(text)
-        daemon.signal(signal.SIGHUP)
-        until(lambda: daemon.log().count(f"event={event}") > seen, event)
+        daemon.reload(event)
+
     public = noise.key_of_text("server-pub", old_text)
     client = noise.Client(socket.create_connection(("127.0.0.1", port)), public, secret_of(f"{directory}/client")).connect()
     client.send(raw.HELLO)

@@ -110,8 +110,7 @@ def test_what_the_unit_allows_is_enough(tcp_postgres, directory):
     tcp_postgres.stop()
     tcp_postgres.start()
     assert ctl(daemon, "run", "-w", "10s", "x", "--", "true").returncode == 0
-    daemon.signal(signal.SIGHUP)
-    daemon.wait_event("reloaded")
+    daemon.reload()
     daemon.process.terminate()
     assert daemon.process.wait(world.GIVE_UP) == 0
     words = set()

@@ -36,19 +36,6 @@ def daemon_principal(daemon):
     return next(f["finding"] for f in ctl_json(daemon, "doctor") if f["check"] == "principal").split()[-1]
 
 
-def last_words(s):
-    """All that the daemon says until it closes."""
-    data = b""
-    while True:
-        try:
-            part = s.recv(65536)
-        except ConnectionResetError:
-            return data
-        if not part:
-            return data
-        data += part
-
-
 def still_works(daemon):
     assert ctl(daemon, "run", "probe", "--", "true").returncode == 0
 
@@ -71,7 +58,7 @@ BEFORE_HELLO = {
 def test_a_bad_first_frame_is_closed_with_a_reason(quick, data, why):
     with connect(quick) as s:
         s.sendall(data)
-        assert why in last_words(s)
+        assert why in raw.last_words(s)
     still_works(quick)
 
 
@@ -85,7 +72,7 @@ AFTER_HELLO = {
 def test_a_bad_later_frame_is_closed_with_a_reason(quick, data):
     with greeted(quick) as s:
         s.sendall(data)
-        words = last_words(s)
+        words = raw.last_words(s)
         assert words and words[4:6] != b"", words
     still_works(quick)
 
@@ -93,9 +80,9 @@ def test_a_bad_later_frame_is_closed_with_a_reason(quick, data):
 def test_silence_is_closed(quick):
     silent, cut, idle = connect(quick), connect(quick), greeted(quick)
     cut.sendall(HELLO[:7])
-    assert b"no hello came in time" in last_words(silent)
-    assert b"no hello came in time" in last_words(cut)
-    assert b"ping more often" in last_words(idle)
+    assert b"no hello came in time" in raw.last_words(silent)
+    assert b"no hello came in time" in raw.last_words(cut)
+    assert b"ping more often" in raw.last_words(idle)
     still_works(quick)
 
 
@@ -125,7 +112,7 @@ def test_thousands_that_say_nothing(quick):
             still_works(quick)
     assert world.SANITIZED or quick.memory_kb() - before < 60000
     for s in crowd:
-        last_words(s)
+        raw.last_words(s)
         s.close()
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     still_works(quick)
@@ -154,7 +141,7 @@ def test_more_clients_than_allowed_are_told_so(database, start_daemon):
     daemon = start_daemon(database, args=["--max-clients", "5"])
     crowd = [greeted(daemon) for _ in range(4)]
     with connect(daemon) as fifth, connect(daemon) as sixth:
-        assert b"too many clients" in last_words(sixth)
+        assert b"too many clients" in raw.last_words(sixth)
         fifth.sendall(HELLO)
         assert fifth.recv(4)
     for s in crowd:
@@ -170,7 +157,7 @@ def test_random_bytes_after_the_hello(quick):
             try:
                 s.sendall(struct.pack(">I", len(body)) + body)
                 s.shutdown(socket.SHUT_WR)
-                last_words(s)
+                raw.last_words(s)
             except (BrokenPipeError, ConnectionResetError):
                 pass
     still_works(quick)
@@ -214,7 +201,7 @@ def test_term_answers_what_waits_for_a_row_and_takes_nothing_more(daemon, databa
         db.rollback()
         assert client.answer().statuses == [0]
         assert client.answer().kind == "goodbye"
-        assert b"the daemon stops" in last_words(late)
+        assert b"the daemon stops" in raw.last_words(late)
     assert daemon.process.wait(world.GIVE_UP) == 0
     with psycopg.connect(database) as db:
         assert db.execute("SELECT name FROM leased.leases").fetchall() == [("x",)]
@@ -228,19 +215,16 @@ def test_hup_reads_the_configuration_again_or_keeps_it(database, directory, star
     assert ctl(daemon, "acquire", "-t", "2h", "x").returncode == 65
     with open(conf, "w") as f:
         f.write("ttl_max = 3h\n")
-    daemon.signal(signal.SIGHUP)
-    daemon.wait_event("reloaded")
+    daemon.reload()
     assert ctl(daemon, "acquire", "-t", "2h", "x").returncode == 0
     assert "reload_incomplete" not in daemon.log()
     with open(conf, "w") as f:
         f.write("ttl_max = 3h\nsocket_mode = 0600\nconnect_timeout = 9s\n")
-    daemon.signal(signal.SIGHUP)
-    daemon.wait_event("reload_incomplete")
+    daemon.reload("reload_incomplete")
     assert 'unchanged="socket_mode, connect_timeout"' in daemon.log()
     with open(conf, "w") as f:
         f.write("ttl_max = 3h\nttl_maxx = 1\n")
-    daemon.signal(signal.SIGHUP)
-    daemon.wait_event("reload_failed")
+    daemon.reload("reload_failed")
     assert "line 2" in daemon.log() and "did you mean ttl_max" in daemon.log()
     assert ctl(daemon, "acquire", "-t", "2h", "y").returncode == 0
 

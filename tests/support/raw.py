@@ -98,6 +98,19 @@ def all_fields(body):
             at += size
 
 
+def last_words(s):
+    """All that comes until the other side closes."""
+    data = b""
+    while True:
+        try:
+            part = s.recv(65536)
+        except ConnectionResetError:
+            return data
+        if not part:
+            return data
+        data += part
+
+
 class Answer(collections.namedtuple("Answer", "request kind body")):
     """What came for a request; its kind as KINDS has it, its body as it was sent."""
 

@@ -4,6 +4,7 @@ Everything listens on Unix sockets in a temporary directory, or on free loopback
 starts is stopped by pid when its fixture ends.
 """
 import ctypes
+import functools
 import glob
 import hashlib
 import json
@@ -83,13 +84,8 @@ CREATE ROLE leased_app;
 CREATE ROLE leased_monitor;
 CREATE ROLE daemon LOGIN IN ROLE leased_daemon;
 ALTER DATABASE postgres OWNER TO daemon;
+CREATE DATABASE with_schema OWNER daemon;
 """
-
-
-def initdb(data):
-    subprocess.run([f"{pg_bin()}/initdb", "-D", data, "-U", "leased", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8",
-                    "--no-sync", "--wal-segsize=1"], check=True, capture_output=True)
-    subprocess.run([f"{pg_bin()}/postgres", "--single", "-D", data, "postgres"], check=True, capture_output=True, input=ROLES.encode())
 
 
 def answers(directory, port=5432):
@@ -98,22 +94,29 @@ def answers(directory, port=5432):
 
 def make_cluster(data):
     """One whose database "with_schema" has ours, to make others from: migrating each cost more than most tests."""
-    initdb(data)
+    subprocess.run([f"{pg_bin()}/initdb", "-D", data, "-U", "leased", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8",
+                    "--no-sync", "--wal-segsize=1"], check=True, capture_output=True)
     with temporary_directory() as sockets:
         server = start([f"{pg_bin()}/postgres", "-D", data, "-k", sockets, "-c", "listen_addresses=", "-c", "fsync=off"],
                        stderr=subprocess.DEVNULL, die_by=signal.SIGQUIT)
         until(lambda: answers(sockets), "PostgreSQL to start")
-        where = f"host={sockets} dbname="
-        subprocess.run(["psql", "-qXd", where + "postgres user=leased", "-c", "CREATE DATABASE with_schema OWNER daemon"], check=True)
-        subprocess.run([LEASED, "schema", "apply", "--database", where + "with_schema user=daemon"], check=True, env={**os.environ, **LEAKS})
+        subprocess.run([f"{pg_bin()}/psql", "-qX", "-v", "ON_ERROR_STOP=1", f"host={sockets} user=leased dbname=postgres"], input=ROLES.encode(), check=True)
+        subprocess.run([LEASED, "schema", "apply", "--database", f"host={sockets} user=daemon dbname=with_schema"], check=True,
+                       env={**os.environ, **LEAKS})
         server.send_signal(signal.SIGINT)
         server.wait(GIVE_UP)
 
 
+@functools.cache
+def kept_cluster():
+    """Where this build keeps one with this schema."""
+    schema = subprocess.run([LEASED, "schema", "print"], check=True, capture_output=True).stdout
+    return BIN / "tests" / f"cluster-{hashlib.sha256(schema + ROLES.encode()).hexdigest()[:16]}"
+
+
 def copy_of_cluster(data):
     """Making one takes seconds of CPU, a copy next to nothing: once for each build and schema will do."""
-    schema = subprocess.run([LEASED, "schema", "print"], check=True, capture_output=True).stdout
-    kept = BIN / "tests" / f"cluster-{hashlib.sha256(schema + ROLES.encode()).hexdigest()[:16]}"
+    kept = kept_cluster()
     if not kept.exists() and os.access(kept.parent, os.W_OK):
         made = pathlib.Path(tempfile.mkdtemp(dir=kept.parent))
         make_cluster(made / "data")
@@ -231,6 +234,12 @@ class Daemon:
 
     def signal(self, signo):
         self.process.send_signal(signo)
+
+    def reload(self, event="reloaded"):
+        """SIGHUP, and waits until it has said so once more."""
+        before = self.log().count(f"event={event}")
+        self.signal(signal.SIGHUP)
+        until(lambda: self.log().count(f"event={event}") > before, event)
 
     def kill(self):
         self.process.kill()
