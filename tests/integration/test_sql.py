@@ -289,9 +289,9 @@ def test_guard_behind_an_old_snapshot(database, db, level):
 def test_guard_past_the_expiry_that_an_old_snapshot_shows(database, db, level):
     """It may have been renewed behind the snapshot: to be tried again, and only then lost or held for certain."""
     def try_twice(**renewal):
-        token = take(db, name=str(renewal), ttl="1.5 s")
         with psycopg.connect(database) as app:
             app.isolation_level = level
+            token = take(db, name=str(renewal), ttl="1.5 s")
             app.execute("SELECT 1 FROM leased.leases")
             if renewal:
                 renew(db, token, name=str(renewal), **renewal)
