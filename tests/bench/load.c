@@ -4,7 +4,7 @@
  *
  *   load ADDR cycle CLIENTS SECONDS           acquire, release, again, each client its own name
  *   load ADDR acquire CLIENTS SECONDS         acquire new names only
- *   load ADDR renew CLIENTS SECONDS           each client renews its one lease as fast as it can
+ *   load ADDR renew CLIENTS SECONDS [LEASES]  each client renews its leases (one) as fast as it can
  *   load ADDR hold CLIENTS SECONDS LEASES EVERY_MS
  *                                             each client holds LEASES and renews each every EVERY_MS
  *
