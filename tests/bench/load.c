@@ -5,7 +5,7 @@
  *   load ADDR cycle CLIENTS SECONDS           acquire, release, again, each client its own name
  *   load ADDR acquire CLIENTS SECONDS         acquire new names only
  *   load ADDR renew CLIENTS SECONDS [LEASES]  each client renews its leases (one) as fast as it can
- *   load ADDR hold CLIENTS SECONDS LEASES EVERY_MS
+ *   load ADDR hold CLIENTS SECONDS LEASES EVERY_MS [TTL_MS]
  *                                             each client holds LEASES and renews each every EVERY_MS
  *
  * ADDR may be a leased:// one: all clients are sealed then, with the key in the file $LEASED_KEY_FILE.
@@ -61,7 +61,7 @@ struct client {
 static struct {
 	enum mode mode;
 	size_t n_clients, n_leases;
-	int64_t every_us, end_us, lost, late, done;
+	int64_t every_us, ttl_us, end_us, lost, late, done;
 	bool measuring;
 	uint32_t *samples;
 	size_t n_samples;
@@ -165,11 +165,6 @@ static void fill_holder(Leased__Holder *h, uint64_t nonce)
 	h->nonce = nonce;
 }
 
-static int64_t ttl_us(void)
-{
-	return load.mode == MODE_HOLD ? 3 * load.every_us : 90000000;
-}
-
 static void send_hello(struct client *c)
 {
 	Leased__ClientMessage m = LEASED__CLIENT_MESSAGE__INIT;
@@ -197,7 +192,7 @@ static void send_acquire(struct client *c)
 	acquire.name.data = (uint8_t *)name;
 	acquire.holder = &holder;
 	/* To hold many takes a while: only the renewals bring the short ttl. */
-	acquire.ttl_ms = load.mode == MODE_HOLD ? 3600000 : (uint64_t)ttl_us() / 1000;
+	acquire.ttl_ms = load.mode == MODE_HOLD ? 3600000 : (uint64_t)load.ttl_us / 1000;
 	m.id = 1;
 	m.body_case = LEASED__CLIENT_MESSAGE__BODY_ACQUIRE;
 	m.acquire = &acquire;
@@ -248,7 +243,7 @@ static void send_renew(struct client *c)
 		leased__renewal__init(&renewals[i]);
 		fill_claim(&claims[i], &holders[i], names[i], sizeof names[i], c, c->next + i);
 		renewals[i].claim = &claims[i];
-		renewals[i].ttl_ms = (uint64_t)ttl_us() / 1000;
+		renewals[i].ttl_ms = (uint64_t)load.ttl_us / 1000;
 		places[i] = &renewals[i];
 	}
 	renew.n_renewals = n;
@@ -289,7 +284,7 @@ static void take_granted(struct client *c, const Leased__Granted *granted)
 	struct lease *lease = &c->leases[c->next];
 
 	lease->token = granted->token;
-	lease->expires_us = c->sent_us + (load.mode == MODE_HOLD ? 3600000000 : ttl_us());
+	lease->expires_us = c->sent_us + (load.mode == MODE_HOLD ? 3600000000 : load.ttl_us);
 	if (load.mode == MODE_CYCLE) {
 		send_release(c);
 	} else if (load.mode == MODE_ACQUIRE) {
@@ -318,8 +313,8 @@ static void take_renewed(struct client *c, const Leased__Renewed *renewed)
 				fprintf(stderr, "load: lost: %s\n", renewed->results[i]->why);
 		} else {
 			/* Late: answered when less than a third of the ttl was left. */
-			load.late += lease->expires_us - now < ttl_us() / 3;
-			lease->expires_us = c->sent_us + ttl_us();
+			load.late += lease->expires_us - now < load.ttl_us / 3;
+			lease->expires_us = c->sent_us + load.ttl_us;
 		}
 	}
 	sample(now - c->sent_us, renewed->n_results);
@@ -494,7 +489,7 @@ int main(int argc, char *argv[])
 	int64_t begin;
 
 	if (argc < 5 || address_parse(&address, argv[1], &err) < 0 || sodium_init() < 0) {
-		fprintf(stderr, "usage: load ADDR cycle|acquire|renew|hold CLIENTS SECONDS [LEASES EVERY_MS]\n");
+		fprintf(stderr, "usage: load ADDR cycle|acquire|renew|hold CLIENTS SECONDS [LEASES [EVERY_MS [TTL_MS]]]\n");
 		return 64;
 	}
 	while (load.mode < MODE_HOLD && strcmp(mode_names[load.mode], argv[2]) != 0)
@@ -505,6 +500,7 @@ int main(int argc, char *argv[])
 	seconds = strtod(argv[4], NULL);
 	load.n_leases = argc > 5 ? strtoul(argv[5], NULL, 10) : 1;
 	load.every_us = argc > 6 ? strtol(argv[6], NULL, 10) * 1000 : 30000000;
+	load.ttl_us = argc > 7 ? strtol(argv[7], NULL, 10) * 1000 : load.mode == MODE_HOLD ? 3 * load.every_us : 90000000;
 	load.samples = malloc(SAMPLES_MAX * sizeof *load.samples);
 	load.clients = calloc(load.n_clients, sizeof *load.clients);
 	load.epoll = epoll_create1(0);

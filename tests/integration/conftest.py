@@ -2,11 +2,13 @@ import os
 import pathlib
 import sys
 
+import psycopg
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 
 from follower import Follower  # noqa: E402
+from kept import Kept  # noqa: E402
 import world  # noqa: E402
 
 
@@ -36,10 +38,35 @@ def own_postgres():
         cluster.stop()
 
 
+@pytest.fixture(scope="session")
+def kept(postgres):
+    with world.temporary_directory() as directory:
+        kept = Kept(directory, postgres)
+        yield kept
+        kept.drop()
+
+
 @pytest.fixture
-def database(postgres):
-    """A fresh database for each test; its conninfo."""
+def lend(kept, request):
+    """Daemons that others have used before, as good as new."""
+    yield kept.lend
+    if getattr(request.node, "failed", False):
+        kept.drop(show=True)
+
+
+@pytest.fixture
+def database(postgres, request):
+    """A fresh database for each test; its conninfo. Where daemons are lent, it is theirs."""
+    if "lend" in request.fixturenames:
+        return request.getfixturevalue("kept").database
     return postgres.conninfo(postgres.create_database())
+
+
+@pytest.fixture
+def db(database):
+    """The schema without a daemon."""
+    with psycopg.connect(database, autocommit=True) as conn:
+        yield conn
 
 
 @pytest.fixture
@@ -59,19 +86,13 @@ def start_daemon(directory, request):
         return daemon
 
     yield start
-    failed = getattr(request.node, "failed", False)
     for daemon in daemons:
-        code = daemon.stop()
-        text = daemon.log_path.read_text(errors="replace")
-        if failed:
-            print(f"--- {daemon.log_path.name}\n{text}")
-        assert "AddressSanitizer" not in text and "runtime error" not in text, text
-        assert code in (0, -9), f"leased ended with {code}:\n{text}"
+        daemon.end(show=getattr(request.node, "failed", False))
 
 
 @pytest.fixture
-def daemon(database, start_daemon):
-    return start_daemon(database)
+def daemon(lend):
+    return lend(1)[0]
 
 
 @pytest.fixture
@@ -86,8 +107,8 @@ def start_listening(database, start_daemon):
 
 
 @pytest.fixture
-def pair(start_listening):
-    return start_listening(2)
+def pair(lend):
+    return lend(2)
 
 
 @pytest.fixture

@@ -8,20 +8,13 @@ import time
 
 import world
 from test_strangers import acquire_frame, field, granted_token, greeted
-from world import ctl, ctl_json, ctl_start, until
+from world import alive, ctl, ctl_json, ctl_start, until
 
 ON_DISCONNECT = field(10, 1)
 
 
 def is_free(daemon, name):
     return ctl(daemon, "get", name).returncode == 75
-
-
-def alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def start_job(daemons, directory, script, *options):

@@ -53,7 +53,8 @@ def test_grants_follow_arrival_over_three_daemons(database, start_daemon, direct
     with psycopg.connect(database, autocommit=True) as conn:
         conn.execute(WRITE_DOWN)
     crowds = [Crowd(pathlib.Path(directory), daemon.address, 4, 4, 3, 2000, SEED + i) for i, daemon in enumerate(daemons)]
-    time.sleep(SECONDS)
+    for _ in world.rounds(SECONDS, lambda: sum(map(len, in_order_of_grants(database).values())) > SECONDS):
+        time.sleep(0.5)
     for crowd in crowds:
         crowd.stop()
     lines = in_order_of_grants(database)

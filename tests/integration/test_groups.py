@@ -185,7 +185,6 @@ def test_a_run_keeps_all_of_them(daemon, directory):
 
 @pytest.mark.parametrize("stolen", ["a", "b"])
 def test_a_steal_of_one_ends_the_run_and_frees_the_others(daemon, directory, stolen):
-    daemon.wait_event("notifications_ready")
     process, _ = hold(daemon, directory, "a", *also("b", "c"))
     token = tokens(daemon, "a")[0]
     assert ctl(daemon, "steal", stolen, "--reason", "because", "--token", str(token)).returncode == OK
@@ -197,7 +196,6 @@ def test_a_steal_of_one_ends_the_run_and_frees_the_others(daemon, directory, sto
 
 
 def test_the_others_stay_taken_until_the_command_has_ended(daemon, directory):
-    daemon.wait_event("notifications_ready")
     up = pathlib.Path(directory) / "up"
     process = ctl_start(daemon, "run", "-t", "60s", "--grace", "20s", "a", *also("b"), "--", "sh", "-c",
                         f"trap 'sleep 2; exit' TERM; touch {up}; while :; do sleep 0.1; done")

@@ -147,6 +147,7 @@ def test_an_error_says_on_which_lease(daemon):
 def test_a_socket_that_lets_nobody_in_says_so(daemon):
     daemon.socket.chmod(0)
     refused(ctl(daemon, "get", "x"), DENIED, "Permission denied", "socket_mode", daemon.address)
+    daemon.socket.chmod(0o600)  # others use it after us
 
 
 def test_the_daemon_is_found_by_option_variable_and_list(daemon, directory):

@@ -265,7 +265,6 @@ QUEUE = "EXECUTE queue (ARRAY['y'], ARRAY['h'], ARRAY[1], ARRAY[{nonce}::int8], 
 
 def test_two_flights_of_a_daemon_do_not_wait_for_each_other(daemon, database):
     """One draws a place and then deletes a row of the line, the other the other way about: no deadlock, no wait at all."""
-    daemon.wait_event("database_ready")
     with psycopg.connect(database, autocommit=True) as db:
         db.execute("INSERT INTO leased.daemons VALUES (7, now()); INSERT INTO leased.waiters VALUES ('x', 1, 7, 'h', 1, 1, 'p')")
     with psycopg.connect(database) as one, psycopg.connect(database) as other:

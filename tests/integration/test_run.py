@@ -10,17 +10,9 @@ import time
 import pytest
 
 import world
-from world import ctl, ctl_json, ctl_start, until
+from world import alive, ctl, ctl_json, ctl_start, until
 
 HELD, LOST = 75, 76
-
-
-def alive(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def pid_from(path):
@@ -357,6 +349,11 @@ def test_a_job_in_the_background_that_reads_stops_for_fg(daemon, here):
     os.write(master, f"{world.LEASECTL} -s {daemon.address} run x -- bash {here}/job & echo $! >{here}/ctl\n".encode())
     run, job = pid_from(here / "ctl"), pid_from(here / "pid")
     until(lambda: state(job) == "T" and state(run) == "T", "both to stop")
+
+    def shell_knows():  # one that does not yet would send no SIGCONT
+        os.write(master, f"jobs >{here}/jobs\n".encode())
+        return (here / "jobs").exists() and "Stopped" in (here / "jobs").read_text()
+    until(shell_knows, "the shell to see it")
     os.write(master, b"fg\n")
     until(lambda: state(job) != "T" and state(run) != "T", "both to go on")
     os.write(master, b"hello\n")

@@ -226,7 +226,6 @@ def test_each_token_is_a_proof_of_its_own(daemon, database):
 
 
 def test_a_steal_ends_one_run_of_several(daemon, directory):
-    daemon.wait_event("notifications_ready")
     processes = []
     for i in range(2):
         up = pathlib.Path(directory) / f"up{i}"
@@ -353,12 +352,16 @@ def test_clients_of_all_kinds_with_daemons_that_die(own_postgres, start_daemon, 
 
     looking = threading.Thread(target=look)
     looking.start()
-    make_trouble(rng, crowd, daemons, 3)
+
+    def seen():
+        beliefs = list(crowd.beliefs())
+        return check_company(beliefs, "clients") > 1 and len(beliefs) > SECONDS
+    make_trouble(rng, crowd, daemons, 3, seen)
     over.set()
     looking.join()
     assert not found, found
     beliefs = list(crowd.beliefs())
-    assert check_company(beliefs, "clients") > 1 and len(beliefs) > SECONDS
+    assert seen()
     names = {}
     for name, token, *_ in beliefs:
         names.setdefault(token, set()).add(name)

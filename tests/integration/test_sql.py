@@ -17,16 +17,9 @@ def apply_schema(conninfo):
 
 
 @pytest.fixture
-def database(postgres):
-    """Without our schema: how that comes is told here."""
+def empty(postgres):
+    """A database without our schema."""
     return postgres.conninfo(postgres.create_database("template1"))
-
-
-@pytest.fixture
-def db(database):
-    apply_schema(database)
-    with psycopg.connect(database, autocommit=True) as conn:
-        yield conn
 
 
 def take(conn, name="x", nonce=1, host="h", pid=1, ttl="90 s", **more):
@@ -427,9 +420,9 @@ def test_tokens_rise_in_a_copy_by_template(postgres, database, db):
         assert take(conn, name="y") > given_after
 
 
-def test_an_ordinary_role_owns_the_schema(postgres, database):
+def test_an_ordinary_role_owns_the_schema(postgres, empty):
     """No superuser, no right to make roles: the functions work, and leased_app was made by somebody else."""
-    name = database.split("dbname=")[1]
+    name = empty.split("dbname=")[1]
     with postgres.connect(name) as admin:
         admin.execute(f"CREATE ROLE plain_{name} LOGIN; CREATE ROLE user_{name} LOGIN IN ROLE leased_app")
         admin.execute(f"ALTER DATABASE {name} OWNER TO plain_{name}")
@@ -487,12 +480,12 @@ def test_an_unreadable_timeline_leaves_the_base(postgres, database, db):
         assert take(admin, name="y") > token
 
 
-def test_the_printed_schema_is_the_applied_one(postgres, database):
+def test_the_printed_schema_is_the_applied_one(empty):
     """What a DBA gets by print works in psql, and the daemon finds nothing left to do."""
     script = subprocess.run([world.LEASED, "schema", "print"], check=True, capture_output=True).stdout
-    subprocess.run([f"{world.pg_bin()}/psql", "-q", "-v", "ON_ERROR_STOP=1", database], input=script, check=True, capture_output=True)
-    assert subprocess.run([world.LEASED, "schema", "status", "--database", database], capture_output=True).returncode == 0
-    again = subprocess.run([f"{world.pg_bin()}/psql", "-v", "ON_ERROR_STOP=1", database], input=script, capture_output=True, text=False)
+    subprocess.run([f"{world.pg_bin()}/psql", "-q", "-v", "ON_ERROR_STOP=1", empty], input=script, check=True, capture_output=True)
+    assert subprocess.run([world.LEASED, "schema", "status", "--database", empty], capture_output=True).returncode == 0
+    again = subprocess.run([f"{world.pg_bin()}/psql", "-v", "ON_ERROR_STOP=1", empty], input=script, capture_output=True, text=False)
     assert again.returncode != 0 and b"not at version 0" in again.stderr
 
 

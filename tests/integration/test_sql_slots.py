@@ -4,7 +4,7 @@ import threading
 import psycopg
 import pytest
 
-from test_sql import LE_ARGUMENT, LE_NOT_HELD, db, expire, refused, release, renew, take  # noqa: F401 (db is a fixture)
+from test_sql import LE_ARGUMENT, LE_NOT_HELD, expire, refused, release, renew, take
 from world import until
 
 LE_DONE = "LE005"

@@ -5,9 +5,8 @@ import time
 import psycopg
 import pytest
 import world
-from test_disconnect import alive
 from test_waiting import claim, granted, waiters
-from world import ctl, ctl_json, ctl_start, until
+from world import alive, ctl, ctl_json, ctl_start, until
 
 
 def hold(daemons, directory, name="x", *options):
@@ -53,7 +52,6 @@ def test_what_is_stolen_cannot_be_used_any_more(daemon, database):
 
 
 def test_a_steal_in_sql(postgres, daemon, database, directory):
-    daemon.wait_event("notifications_ready")
     holder, _ = hold(daemon, directory)
     with psycopg.connect(database, autocommit=True) as db:
         db.execute("SELECT leased.steal('x', 'by hand')")

@@ -18,8 +18,8 @@ BODY_MAX = 61440
 
 def connect(daemon):
     s = socket.socket(socket.AF_UNIX)
+    s.connect(str(daemon.socket))  # waits for room in the backlog, as one with a timeout does not
     s.settimeout(world.GIVE_UP)
-    s.connect(str(daemon.socket))
     return s
 
 

@@ -45,6 +45,14 @@ def until(condition, what, give_up=GIVE_UP):
     raise AssertionError(f"gave up waiting for {what}")
 
 
+def rounds(seconds, enough):
+    """Goes round for a while, and on a slow machine until enough() has happened."""
+    begin = time.monotonic()
+    while (gone := time.monotonic() - begin) < seconds or not enough():
+        assert gone < seconds + GIVE_UP, "too little happens"
+        yield
+
+
 started = []  # by start(), and not known to have ended
 PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None)
@@ -145,7 +153,8 @@ class Postgres:
         copy_of_cluster(self.data)
         with open(self.data / "postgresql.conf", "a") as conf:
             conf.write(f"listen_addresses=''\nunix_socket_directories='{self.dir}'\nport={self.port}\n"
-                       f"max_connections=200\nshared_buffers=32MB\nfsync=off\n{settings}\n")
+                       f"max_connections=200\nshared_buffers=32MB\nfsync=off\n"
+                       f"shared_preload_libraries=plpgsql\n{settings}\n")
 
     def start(self):
         with open(self.log, "ab") as log:
@@ -256,6 +265,15 @@ class Daemon:
                 raise
         return self.process.returncode
 
+    def end(self, show=False):
+        """Stops it, and looks whether it ended as it should and found nothing wrong with itself."""
+        code = self.stop()
+        text = self.log_path.read_text(errors="replace")
+        if show:
+            print(f"--- {self.log_path.name}\n{text}")
+        assert "AddressSanitizer" not in text and "runtime error" not in text, text
+        assert code in (0, -9), f"leased ended with {code}:\n{text}"
+
     def memory_kb(self, what="VmRSS"):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split(f"{what}:")[1].split()[0])
@@ -286,6 +304,14 @@ def ctl_start(daemons, *args, **kwargs):
     return start([LEASECTL, "-s", servers(daemons), *args],
                  **{"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, **NO_LEAKS},
                                **kwargs})
+
+
+def alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # the latter when it ends while we read
+        return False
+    return state not in "ZX"
 
 
 def temporary_directory():
