@@ -2,10 +2,11 @@
  * flood.c - strangers at a sealed daemon on loopback: so many new connections a second, each from one of HOSTS
  * addresses, none of which shows who it is. Prints one line of key=value.
  *
- *   flood leased://127.0.0.1:PORT/KEY silent|garbage|half RATE SECONDS HOSTS
+ *   flood leased://127.0.0.1:PORT/KEY silent|garbage|half|hasty RATE SECONDS HOSTS
  *
  * silent says nothing, garbage says 112 bytes that are none of a handshake, half says a good first packet (one of
- * a few, which are recorded as it were: what a replay costs the daemon is the same) and nothing more.
+ * a few, which are recorded as it were: what a replay costs the daemon is the same) and nothing more, hasty the same,
+ * and closes some milliseconds later, so that the daemon's bound on how many are there does not help it.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,6 +26,7 @@
 
 #define N_PACKETS 64
 #define SOCKETS_MAX 8000 /* the oldest is closed then: the daemon has most likely done so before */
+#define HASTY_MAX   100
 #define TICK_NS   1000000
 
 static uint8_t packets[N_PACKETS][HANDSHAKE_FIRST_LEN];
@@ -46,7 +48,7 @@ static int make_packets(const char *kind, const struct address *to, struct lease
 
 	randombytes_buf(packets, sizeof packets);
 	noise_new_keypair(&own);
-	for (size_t i = 0; i < N_PACKETS && rc == 0 && strcmp(kind, "half") == 0; i++) {
+	for (size_t i = 0; i < N_PACKETS && rc == 0 && *kind == 'h'; i++) {
 		noise_new_keypair(&ephemeral);
 		rc = handshake_ask(&hs, &own, &ephemeral, to->key, packets[i]);
 	}
@@ -80,14 +82,16 @@ int main(int argc, char *argv[])
 	struct leased_error err = { 0 };
 	int64_t begin, end, made = 0, refused = 0;
 	struct address to;
+	int64_t kept;
 	uint32_t hosts;
 	double rate;
 
 	if (argc != 6 || sodium_init() < 0 || address_parse(&to, argv[1], &err) < 0 || !to.has_key ||
 		make_packets(argv[2], &to, &err) < 0) {
-		fprintf(stderr, "usage: flood leased://HOST:PORT/KEY silent|garbage|half RATE SECONDS HOSTS %s\n", err.text);
+		fprintf(stderr, "usage: flood leased://HOST:PORT/KEY silent|garbage|half|hasty RATE SECONDS HOSTS %s\n", err.text);
 		return 64;
 	}
+	kept = strcmp(argv[2], "hasty") == 0 ? HASTY_MAX : SOCKETS_MAX;
 	rate = strtod(argv[3], NULL);
 	hosts = (uint32_t)strtoul(argv[5], NULL, 10);
 	setrlimit(RLIMIT_NOFILE, &limit);
@@ -98,7 +102,7 @@ int main(int argc, char *argv[])
 		int64_t due = (int64_t)((double)(now - begin) / 1e9 * rate);
 
 		for (; made < due; made++) {
-			int *place = &open_sockets[made % SOCKETS_MAX];
+			int *place = &open_sockets[made % kept];
 
 			if (*place >= 0)
 				close(*place);

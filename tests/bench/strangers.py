@@ -1,8 +1,8 @@
 """What 1,000 clients that renew feel of strangers: each renewal's time, alone, then beside 5,000 new connections a second.
 
 The clients are sealed, and each renews its lease each second, ttl 3 s, so that a late renewal (less than a third of
-the ttl left) shows soon. The strangers come from one address, then from 250: silent ones, garbage, and the first half
-of a handshake.
+the ttl left) shows soon. The strangers come from one address, then from 250: silent ones, garbage, the first half
+of a handshake, and the same from strangers who leave some milliseconds later.
 """
 import os
 import pathlib
@@ -55,7 +55,7 @@ def main():
     address = f"leased://127.0.0.1:{port}/{server}"
     try:
         print(f"{'strangers':<10} {'from':>5} {'a second':>9} {'renewals/s':>11} {'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'late':>5} {'lost':>5} {'daemon':>7}")
-        for kind, hosts in ((None, 0), ("silent", 1), ("silent", 250), ("garbage", 1), ("garbage", 250), ("half", 1), ("half", 250), (None, 0)):
+        for kind, hosts in ((None, 0), ("silent", 1), ("silent", 250), ("garbage", 1), ("garbage", 250), ("half", 1), ("half", 250), ("hasty", 1), ("hasty", 250), (None, 0)):
             cpu = cpu_seconds(daemon)
             held, flood = measure(address, kind, hosts)
             cores = (cpu_seconds(daemon) - cpu) / SECONDS
