@@ -8,10 +8,6 @@
  * a few, which are recorded as it were: what a replay costs the daemon is the same) and nothing more, hasty the same,
  * and closes some milliseconds later, so that the daemon's bound on how many are there does not help it.
  */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "address.h"
+#include "from_host.h"
 #include "handshake.h"
 
 #define N_PACKETS 64
@@ -48,32 +44,13 @@ static int make_packets(const char *kind, const struct address *to, struct lease
 
 	randombytes_buf(packets, sizeof packets);
 	noise_new_keypair(&own);
-	for (size_t i = 0; i < N_PACKETS && rc == 0 && *kind == 'h'; i++) {
+	for (size_t i = 0; i < N_PACKETS && rc == 0 && *kind == 'h'; i++) { /* half, hasty */
 		noise_new_keypair(&ephemeral);
 		rc = handshake_ask(&hs, &own, &ephemeral, to->key, packets[i]);
 	}
 	if (rc < 0)
 		snprintf(err->text, sizeof err->text, "a key that no handshake is possible with");
 	return rc;
-}
-
-/* -1: the kernel has no room for one more just now. */
-static int connect_one(const struct address *to, uint32_t host)
-{
-	struct sockaddr_in from = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f010001 + host) };
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(to->port) };
-	struct linger reset = { .l_onoff = 1 };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
-
-	inet_pton(AF_INET, to->host, &in.sin_addr);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset); /* no port is kept in TIME_WAIT */
-	setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
-	if (fd >= 0 && bind(fd, (struct sockaddr *)&from, sizeof from) == 0 &&
-		(connect(fd, (struct sockaddr *)&in, sizeof in) == 0 || errno == EINPROGRESS))
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -1;
 }
 
 int main(int argc, char *argv[])
@@ -106,7 +83,7 @@ int main(int argc, char *argv[])
 
 			if (*place >= 0)
 				close(*place);
-			*place = connect_one(&to, randombytes_uniform(hosts));
+			*place = connect_from_host(&to, randombytes_uniform(hosts), SOCK_NONBLOCK);
 			if (*place < 0 ||
 				(strcmp(argv[2], "silent") != 0 &&
 					send(*place, packets[made % N_PACKETS], HANDSHAKE_FIRST_LEN, MSG_NOSIGNAL) < 0))

@@ -11,12 +11,9 @@
  *
  * Each sample is of the known or of the unknown kind by a coin. What is compared are ranks, so that a busy machine does
  * no more harm than noise: auc is the chance that one of the known took longer than one of the unknown, z how many
- * standard deviations that is from a half. Beyond 4 it is a difference, and the
- * medians tell whether it matters.
+ * standard deviations that is from a half. Beyond 4 it is a difference; the medians tell whether it matters.
  */
-#include <arpa/inet.h>
 #include <math.h>
-#include <netinet/in.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +23,7 @@
 #include <unistd.h>
 
 #include "access.h"
-#include "address.h"
+#include "from_host.h"
 #include "handshake.h"
 #include "key.h"
 
@@ -181,22 +178,6 @@ static int make_packets(const struct address *to, const char *file, struct lease
 	return rc;
 }
 
-static int connect_from(const struct address *to, uint32_t host)
-{
-	struct sockaddr_in from = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f010001 + host) };
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(to->port) };
-	struct linger reset = { .l_onoff = 1 }; /* no port is kept in TIME_WAIT */
-	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-
-	inet_pton(AF_INET, to->host, &in.sin_addr);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-	setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
-	if (bind(fd, (struct sockaddr *)&from, sizeof from) == 0 && connect(fd, (struct sockaddr *)&in, sizeof in) == 0)
-		return fd;
-	close(fd);
-	return -1;
-}
-
 /* Sends, and waits for what comes back: of that length, 0 being the end. Microseconds, or -1. */
 static double ask(int fd, const uint8_t *data, size_t len, size_t want)
 {
@@ -217,7 +198,7 @@ static int run_daemon(const struct address *to, size_t samples, struct leased_er
 
 	for (size_t i = 0; i < samples && rc == 0; i++) {
 		bool known = randombytes_uniform(2);
-		int fd = connect_from(to, randombytes_uniform(HOSTS));
+		int fd = connect_from_host(to, randombytes_uniform(HOSTS), 0);
 		double first = ask(fd, packets[known][i % N_PACKETS], HANDSHAKE_FIRST_LEN, HANDSHAKE_SECOND_LEN);
 		double then = ask(fd, record, sizeof record, 0);
 
