@@ -75,6 +75,20 @@ static void check_schema(struct doctor *d, const Leased__Health *h)
 		find(d, WARN, "role", "leased_app does not exist: let an administrator run the output of `leased schema roles`");
 }
 
+static void check_roles(struct doctor *d, const Leased__Health *h)
+{
+	if (h->schema_owner_is_superuser)
+		find(d, WARN, "owner", "the schema belongs to %s, a superuser, with whose rights its functions run: let an administrator run the output of `leased schema roles`, which gives it to leased_owner",
+			h->schema_owner);
+	else if (*h->schema_owner)
+		find(d, OK, "owner", "the schema belongs to %s", h->schema_owner);
+	if (*h->excess_rights)
+		find(d, WARN, "rights", "the daemon's role has more than it needs: %s: name another in --database, one that is no more than a member of leased_daemon (`leased schema roles` makes that, and gives the schema to leased_owner)",
+			h->excess_rights);
+	else
+		find(d, OK, "rights", "the daemon's role has no more than it needs");
+}
+
 static int64_t wall_us(void)
 {
 	struct timespec t;
@@ -132,6 +146,7 @@ static void check_health(struct doctor *d, const Leased__Health *h, int64_t aske
 	if (!*h->database_version)
 		return; /* never seen: nothing more is known */
 	check_schema(d, h);
+	check_roles(d, h);
 	check_clock(d, "clock of the daemon", "this host", h->daemon_clock_us - (asked_us + now_us) / 2);
 	check_clock(d, "clock of the database", "the daemon", h->database_clock_us - h->daemon_clock_us);
 	check_settings(d, h);

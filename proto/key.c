@@ -38,6 +38,7 @@ static void checksum(uint8_t out[static CHECK_LEN], enum key_kind kind, const ui
 	crypto_generichash_blake2b_update(&state, key, NOISE_KEY_LEN);
 	crypto_generichash_blake2b_final(&state, hash, sizeof hash);
 	memcpy(out, hash, CHECK_LEN);
+	sodium_memzero(hash, sizeof hash);
 	sodium_memzero(&state, sizeof state);
 }
 

@@ -4,7 +4,8 @@
 #include <sodium.h>
 #include <string.h>
 
-#define BLOCK_LEN 128 /* BLOCKLEN of BLAKE2b, section 12.6 */
+#define BLOCK_LEN 128  /* BLOCKLEN of BLAKE2b, section 12.6 */
+#define STACK_LEN 4096 /* more than a hash takes */
 
 _Static_assert(NOISE_HASH_LEN == crypto_generichash_blake2b_BYTES_MAX, "HASHLEN of BLAKE2b, section 12.6");
 
@@ -46,7 +47,10 @@ static void hmac(uint8_t out[static NOISE_HASH_LEN], const uint8_t key[static NO
 	sodium_memzero(text, sizeof text);
 }
 
-/* HKDF with two outputs (section 4.3). first may be the chaining key itself. */
+/*
+ * HKDF with two outputs (section 4.3). first may be the chaining key itself. libsodium's hash leaves its last output
+ * on the stack, which is a key here.
+ */
 static void hkdf(uint8_t first[static NOISE_HASH_LEN], uint8_t second[static NOISE_HASH_LEN],
 	const uint8_t ck[static NOISE_HASH_LEN], const uint8_t *input, size_t len)
 {
@@ -56,6 +60,7 @@ static void hkdf(uint8_t first[static NOISE_HASH_LEN], uint8_t second[static NOI
 	hmac(first, temp, NULL, 0, 1);
 	hmac(second, temp, first, NOISE_HASH_LEN, 2);
 	sodium_memzero(temp, sizeof temp);
+	sodium_stackzero(STACK_LEN);
 }
 
 void noise_symmetric_init(struct noise_symmetric *s, const char *protocol_name)

@@ -26,7 +26,9 @@ static size_t padded(size_t len)
 
 void sealer_init(struct sealer *s, const struct noise_cipher *cipher, int64_t now_ms)
 {
-	*s = (struct sealer){ .cipher = *cipher, .since_ms = now_ms };
+	s->cipher = *cipher; /* field by field: no copy of the key is made on the way */
+	s->in_key = 0;
+	s->since_ms = now_ms;
 }
 
 size_t sealed_size(size_t len)

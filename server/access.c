@@ -239,13 +239,18 @@ int access_seal(struct access *a, struct leased_error *err)
 	return rc == 0 ? index_keys(a, n_who, err) : rc;
 }
 
+/* The same steps and one comparison, whether the key is there or not: time must not tell. */
 static const struct access_client *find_key(const struct access *a, const uint8_t *key)
 {
-	struct key_place wanted = { .hash = hash_of(a, key) };
-	const struct key_place *found = bsearch(&wanted, a->keys, a->n_keys, sizeof *a->keys, compare_hash);
+	uint64_t hash = hash_of(a, key);
+	const struct key_place *place = a->keys;
 
-	/* Two keys of one hash, which nobody can choose to have: the second one would not be found. */
-	return found && sodium_memcmp(found->key, key, NOISE_KEY_LEN) == 0 ? found->client : NULL;
+	if (a->n_keys == 0)
+		return NULL;
+	for (size_t n = a->n_keys; n > 1; n -= n / 2)
+		place += place[n / 2].hash <= hash ? n / 2 : 0;
+	/* Two keys of one hash, which nobody can choose to have: the first one would not be found. */
+	return sodium_memcmp(place->key, key, NOISE_KEY_LEN) == 0 ? place->client : NULL;
 }
 
 static bool in_group(const struct access_peer *peer, uint32_t gid)

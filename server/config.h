@@ -63,6 +63,7 @@ struct config {
 	int64_t max_clients;
 	int64_t max_handshakes;       /* sealed connections of which it is not known who is there */
 	int64_t max_handshakes_per_address;
+	int64_t max_handshakes_per_second; /* answered, but not gone on with by a client that we know */
 	int64_t max_queued;           /* operations waiting for the database */
 	int64_t max_waiters;
 	int64_t max_watches;

@@ -48,6 +48,8 @@ const struct option_row config_rows[] = {
 		"connections with key that have not shown who they are, in all" },
 	{ "max_handshakes_per_address", TYPE_COUNT, FIELD(max_handshakes_per_address), "500", 1, 100000,
 		"the same for one IPv4 address or IPv6 /64" },
+	{ "max_handshakes_per_second", TYPE_COUNT, FIELD(max_handshakes_per_second), "500", 1, 1000000,
+		"handshakes computed for those who do not show who they are, in all; 500 cost a tenth of a core" },
 	{ "idle_timeout", TYPE_MS, FIELD(idle_timeout_ms), "1m", 1000, 86400000,
 		"a client that says nothing for so long is closed" },
 	{ "request_timeout", TYPE_MS, FIELD(request_timeout_ms), "10s", 100, 600000,

@@ -56,6 +56,9 @@ int db_info_take_probe(struct db_info *ret_info, const PGconn *conn, const PGres
 	copy_value(ret_info->database, sizeof ret_info->database, row, 10);
 	copy_value(ret_info->encoding, sizeof ret_info->encoding, row, 11);
 	ret_info->is_superuser = is_true(row, 12);
+	copy_value(ret_info->schema_owner, sizeof ret_info->schema_owner, row, 13);
+	ret_info->owner_is_superuser = is_true(row, 14);
+	copy_value(ret_info->excess, sizeof ret_info->excess, row, 15);
 	snprintf(ret_info->host, sizeof ret_info->host, "%s", host ? host : "");
 	return check(ret_info, why);
 }

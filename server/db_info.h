@@ -14,6 +14,9 @@
 struct db_info {
 	char version[64], host[128], user[64], database[64];
 	char isolation[32], synchronous_commit[32], encoding[32];
+	char schema_owner[64]; /* "": there is none */
+	char excess[256];      /* what our role has that the daemon does not need, for people; "": nothing */
+	bool owner_is_superuser;
 	bool in_recovery, read_only, pooled, has_app_role, is_superuser;
 	int32_t timeline;  /* 0: not readable */
 	uint32_t epoch;    /* of tokens, when the connection came up */

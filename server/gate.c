@@ -62,6 +62,8 @@ static const struct gate_row out_rows[] = {
 	OUT(HEALTH, { "principal" }, GATE_FREE, 0),
 	OUT(HEALTH, { "transaction_isolation" }, GATE_FREE, 0),
 	OUT(HEALTH, { "notifications_problem" }, GATE_FREE, 0),
+	OUT(HEALTH, { "schema_owner" }, GATE_FREE, 0),
+	OUT(HEALTH, { "excess_rights" }, GATE_FREE, 0),
 	OUT(FAILURE, { "why" }, GATE_FREE, 0), /* worded for who may not get: reply.c */
 	OUT(FAILURE, { "current" }, GATE_LEAVE_OUT, ACCESS_GET),
 	OUT(GOODBYE, { "why" }, GATE_FREE, 0),

@@ -4,12 +4,18 @@
 #include <sodium.h>
 #include <string.h>
 
+#define KNOWN_MS (24 * 60 * 60 * 1000)
+
 _Static_assert(crypto_shorthash_KEYBYTES == sizeof((struct neighbours *)NULL)->key, "SipHash");
 
 void neighbours_init(struct neighbours *n)
 {
 	memset(n, 0, sizeof *n);
 	randombytes_buf(n->key, sizeof n->key);
+	for (size_t i = 0; i < NEIGHBOURS_SIZE; i++) {
+		list_init(&n->all[i].waiting);
+		list_init(&n->all[i].turn);
+	}
 }
 
 struct neighbour *neighbours_find(struct neighbours *n, const struct sockaddr_storage *address)
@@ -54,4 +60,14 @@ void neighbour_repay(struct neighbour *n)
 {
 	if (n->debt > 0)
 		n->debt--;
+}
+
+void neighbour_note_known(struct neighbour *n, int64_t now_ms)
+{
+	n->known_until_ms = now_ms + KNOWN_MS;
+}
+
+bool neighbour_is_known(const struct neighbour *n, int64_t now_ms)
+{
+	return now_ms < n->known_until_ms;
 }

@@ -12,12 +12,17 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "list.h"
+
 #define NEIGHBOURS_SIZE 4096
 
 struct neighbour {
 	uint32_t here;  /* connections that have not shown who they are */
 	uint32_t debt;  /* handshakes that we have computed, and nobody has gone on with */
 	int64_t since_ms; /* debt was counted down until then */
+	int64_t known_until_ms;
+	struct list waiting; /* who waits for a turn, see budget.h; the oldest first */
+	struct list turn;    /* in one of budget's lines while somebody waits */
 };
 
 struct neighbours {
@@ -38,5 +43,9 @@ bool neighbour_may_ask(struct neighbour *n, uint32_t max, int64_t now_ms);
 
 /* One has gone on: that was no waste. */
 void neighbour_repay(struct neighbour *n);
+
+/* A client that we know has come from there; for a day that is remembered. */
+void neighbour_note_known(struct neighbour *n, int64_t now_ms);
+bool neighbour_is_known(const struct neighbour *n, int64_t now_ms);
 
 #endif

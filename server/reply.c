@@ -124,6 +124,9 @@ void reply_health(struct session *s, uint64_t id)
 	h.principal.len = s->principal.len;
 	h.app_role_present = info.has_app_role;
 	h.transaction_isolation = info.isolation;
+	h.schema_owner = info.schema_owner;
+	h.schema_owner_is_superuser = info.owner_is_superuser;
+	h.excess_rights = info.excess;
 	h.notifications_problem = (char *)(uintptr_t)s->all->notices_problem;
 	message.id = id;
 	message.body_case = LEASED__SERVER_MESSAGE__BODY_HEALTH;

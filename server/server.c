@@ -185,11 +185,11 @@ static int on_connection(void *owner, uv_stream_t *stream)
 }
 
 /* A client has shown that it has the secret of arrival->key; whether that is a known one, session_adopt asks. */
-static void on_known(void *owner, uv_loop_t *loop, const struct arrival *arrival)
+static bool on_known(void *owner, uv_loop_t *loop, const struct arrival *arrival)
 {
 	struct server *srv = owner;
 
-	session_adopt(&srv->sessions, loop, arrival);
+	return session_adopt(&srv->sessions, loop, arrival);
 }
 
 static void on_turn(void *owner, int64_t daemon, struct text name)
@@ -453,7 +453,7 @@ int server_run(struct config *config, int argc, char *const argv[], struct lease
 		goto run_dry;
 	}
 	trim_start(&srv.trim, &srv.loop, srv.engine, config);
-	strangers_init(&srv.strangers, config, &srv.ring, on_known, &srv);
+	strangers_init(&srv.strangers, &srv.loop, config, &srv.ring, on_known, &srv);
 	sessions_init(&srv.sessions, config, srv.engine, srv.holdings, srv.watches, access);
 	access = NULL;
 	srv.sessions.notices_problem = srv.notices.why;

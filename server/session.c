@@ -135,7 +135,7 @@ int session_accept(struct sessions *all, uv_stream_t *listener)
 	return 0;
 }
 
-void session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *arrival)
+bool session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *arrival)
 {
 	struct session *s = new_session(all, loop, UV_TCP);
 	struct leased_error err;
@@ -144,22 +144,23 @@ void session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *
 		close(arrival->fd);
 		if (s)
 			session_close(s, LEASED_OK, NULL);
-		return;
+		return false;
 	}
 	s->heard_ms = arrival->accepted_ms; /* its time for a hello has begun there */
 	principal_of_key(&s->principal, arrival->key);
 	if (transport_use_seal(&s->transport, arrival->keys) < 0) {
 		session_close(s, LEASED_OK, NULL);
-		return;
+		return false;
 	}
 	if (admit_session(s, &err) < 0) {
 		/* Whose key we do not know is a stranger, who is told nothing. */
 		session_close(s, err.status == LEASED_EDENIED ? LEASED_OK : err.status, err.text);
-		return;
+		return false;
 	}
 	begin(s);
 	if (s->state == SESSION_HANDSHAKE)
 		transport_feed(&s->transport, arrival->data, arrival->len);
+	return true;
 }
 
 /* The longest silent stays first. */

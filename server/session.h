@@ -86,8 +86,8 @@ void sessions_fini(struct sessions *all);
  */
 int session_accept(struct sessions *all, uv_stream_t *listener);
 
-/* A session for a client that has shown its key over a sealed connection, whose descriptor it takes. */
-void session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *arrival);
+/* A session for a client that has shown its key over a sealed connection, whose descriptor it takes. Is it let in? */
+bool session_adopt(struct sessions *all, uv_loop_t *loop, const struct arrival *arrival);
 
 /* Says why (unless status is LEASED_OK), then closes. Idempotent. */
 void session_close(struct session *s, int status, const char *why);

@@ -10,15 +10,17 @@
 
 /* The first packet and the first record fit, one after the other. */
 #define BUFFER_SIZE SEALED_FIRST_MAX
+#define TURN_MS     10 /* how often we look whether those who wait can be paid for */
 
-_Static_assert(HANDSHAKE_FIRST_LEN <= BUFFER_SIZE, "a first packet");
+_Static_assert(HANDSHAKE_FIRST_LEN < BUFFER_SIZE, "a first packet");
 
 struct stranger {
 	uv_tcp_t tcp;
 	struct strangers *all;
 	struct list link;
 	struct neighbour *neighbour;
-	enum { ASKING, ANSWERED } state;
+	struct list turn; /* WAITING: see budget.h */
+	enum { ASKING, WAITING, ANSWERED } state;
 	int64_t accepted_ms;
 	char peer[INET6_ADDRSTRLEN];
 	uint8_t client[NOISE_KEY_LEN]; /* ANSWERED: who it says it is */
@@ -30,14 +32,18 @@ struct stranger {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 static void take_packet(struct stranger *s);
+static void on_turns(uv_timer_t *timer);
 static void take_record(struct stranger *s);
 
-void strangers_init(struct strangers *all, const struct config *config, const struct keyring *ring,
-	void (*on_known)(void *owner, uv_loop_t *loop, const struct arrival *arrival), void *owner)
+void strangers_init(struct strangers *all, uv_loop_t *loop, const struct config *config, const struct keyring *ring,
+	bool (*on_known)(void *owner, uv_loop_t *loop, const struct arrival *arrival), void *owner)
 {
 	*all = (struct strangers){ .config = config, .ring = ring, .on_known = on_known, .owner = owner };
 	list_init(&all->all);
 	neighbours_init(&all->neighbours);
+	budget_init(&all->budget);
+	uv_timer_init(loop, &all->turns);
+	all->turns.data = all;
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -50,6 +56,10 @@ static void on_closed(uv_handle_t *handle)
 
 static void leave(struct stranger *s)
 {
+	if (s->state == WAITING) {
+		budget_leave(s->neighbour, &s->turn);
+		neighbour_repay(s->neighbour); /* nothing was computed for it */
+	}
 	list_remove(&s->link);
 	s->all->n--;
 	s->neighbour->here--;
@@ -74,11 +84,12 @@ static void turn_away(struct stranger *s, const char *why)
 /* Is there room? Beyond half of the bound it is a matter of chance, as in OpenSSH's MaxStartups. */
 static const char *has_no_room(const struct strangers *all, const struct neighbour *neighbour)
 {
-	uint32_t max = (uint32_t)all->config->max_handshakes, half = max / 2;
+	uint32_t max = (uint32_t)all->config->max_handshakes, half = max / 2, by_chance = max - max / 8 - half;
 
 	if (neighbour->here > (uint32_t)all->config->max_handshakes_per_address)
 		return "too many from its address: max_handshakes_per_address";
-	if (all->n > half && randombytes_uniform(max - half) < all->n - half)
+	if (neighbour_is_known(neighbour, clock_ms()) ? all->n > max :
+			all->n > half && randombytes_uniform(by_chance) < all->n - half)
 		return "too many strangers: max_handshakes";
 	return NULL;
 }
@@ -109,6 +120,7 @@ int strangers_accept(struct strangers *all, uv_stream_t *listener)
 	}
 	s->all = all;
 	s->tcp.data = s;
+	list_init(&s->turn);
 	s->accepted_ms = clock_ms();
 	s->wanted = HANDSHAKE_FIRST_LEN;
 	if (uv_accept(listener, (uv_stream_t *)&s->tcp) < 0) {
@@ -151,10 +163,11 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	s->len += (size_t)n;
 	if (s->len < s->wanted)
 		return;
-	if (s->state == ASKING)
-		take_packet(s);
-	else
-		take_record(s);
+	switch (s->state) {
+	case ASKING: take_packet(s); break;
+	case WAITING: turn_away(s, "it goes on before it was answered"); break;
+	case ANSWERED: take_record(s); break;
+	}
 }
 
 static void answer(struct stranger *s, const struct noise_keypair *own)
@@ -180,6 +193,23 @@ static void answer(struct stranger *s, const struct noise_keypair *own)
 	s->wanted = SEALED_HEADER_LEN;
 }
 
+/* It is read on, to see when it closes. */
+static void wait_for_turn(struct stranger *s)
+{
+	struct strangers *all = s->all;
+
+	s->state = WAITING;
+	s->wanted = HANDSHAKE_FIRST_LEN + 1;
+	budget_wait(&all->budget, s->neighbour, &s->turn, clock_ms());
+	if (!uv_is_active((uv_handle_t *)&all->turns))
+		uv_timer_start(&all->turns, on_turns, TURN_MS, TURN_MS);
+}
+
+static bool can_pay(struct strangers *all)
+{
+	return budget_take(&all->budget, all->config->max_handshakes_per_second, clock_ms());
+}
+
 static void take_packet(struct stranger *s)
 {
 	const struct noise_keypair *own = keyring_find(s->all->ring, s->buffer);
@@ -188,8 +218,28 @@ static void take_packet(struct stranger *s)
 		turn_away(s, "not a handshake for our key");
 	else if (!neighbour_may_ask(s->neighbour, (uint32_t)s->all->config->max_handshakes_per_address, clock_ms()))
 		turn_away(s, "too many unfinished handshakes from its address: max_handshakes_per_address");
-	else
+	else if (!budget_somebody_waits(&s->all->budget) && can_pay(s->all))
 		answer(s, own);
+	else
+		wait_for_turn(s);
+}
+
+static void on_turns(uv_timer_t *timer)
+{
+	struct strangers *all = timer->data;
+
+	while (budget_somebody_waits(&all->budget) && can_pay(all)) {
+		struct stranger *s = list_entry(budget_next(&all->budget), struct stranger, turn);
+		const struct noise_keypair *own = keyring_find(all->ring, s->buffer); /* it may have changed */
+
+		s->state = ASKING;
+		if (own)
+			answer(s, own);
+		else
+			turn_away(s, "not a handshake for our key");
+	}
+	if (!budget_somebody_waits(&all->budget))
+		uv_timer_stop(timer);
 }
 
 /* The client is who it says it is. The handle cannot move into a session, its descriptor can. */
@@ -199,14 +249,14 @@ static void hand_over(struct stranger *s, const uint8_t *data, size_t len)
 		.accepted_ms = s->accepted_ms };
 	uv_os_fd_t fd;
 
-	neighbour_repay(s->neighbour);
 	uv_read_stop((uv_stream_t *)&s->tcp);
 	arrival.fd = uv_fileno((uv_handle_t *)&s->tcp, &fd) < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (arrival.fd < 0) {
 		turn_away(s, "no descriptor is left for it");
 		return;
 	}
-	s->all->on_known(s->all->owner, s->tcp.loop, &arrival);
+	if (s->all->on_known(s->all->owner, s->tcp.loop, &arrival))
+		budget_repay(&s->all->budget, s->neighbour, clock_ms());
 	leave(s);
 }
 
@@ -241,12 +291,14 @@ void strangers_tick(struct strangers *all)
 
 		if (now - s->accepted_ms < all->config->handshake_timeout_ms)
 			return;
-		turn_away(s, "no handshake came in time");
+		turn_away(s, s->state == WAITING ? "its turn did not come in time: max_handshakes_per_second" :
+						   "no handshake came in time");
 	}
 }
 
 void strangers_close(struct strangers *all)
 {
+	uv_close((uv_handle_t *)&all->turns, NULL);
 	while (!list_empty(&all->all))
 		leave(list_entry(all->all.next, struct stranger, link));
 }

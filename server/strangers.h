@@ -1,19 +1,21 @@
 /*
  * strangers.h - sealed connections until it is known who is there. Loop thread.
  *
- *   ASKING -> ANSWERED -> known: handed over     deadline, any failure: closed, without a word
+ *   ASKING -> WAITING -> ANSWERED -> known: handed over     deadline, any failure: closed, without a word
  *
  * A stranger costs one block of fixed size, and nothing else of it is kept: no session, no place in a queue. Its
- * first packet is checked by its mac before anything is computed, then answered; but only the first record that
- * opens proves who has sent it (see noise.h). How many strangers there may be is bounded in all, with a chance
- * to be dropped that grows from half of the bound on (so that who floods us does not shut all others out), and for
- * each neighbour. Why one was closed is told to our log only.
+ * first packet is checked by its mac before anything is computed, then answered, as soon as that may be paid for (see
+ * budget.h); but only the first record that opens proves who has sent it (see noise.h). How many strangers there may
+ * be is bounded in all, with a chance to be dropped that grows from half of the bound on (so that who floods us does
+ * not shut all others out), and for each neighbour. The last eighth is for neighbours from which a client that we
+ * know has come lately, who are not left to chance. Why one was closed is told to our log only.
  */
 #ifndef STRANGERS_H
 #define STRANGERS_H
 
 #include <uv.h>
 
+#include "budget.h"
 #include "config.h"
 #include "keyring.h"
 #include "list.h"
@@ -34,18 +36,20 @@ struct arrival {
 struct strangers {
 	const struct config *config;
 	const struct keyring *ring;
-	/* Takes the client over, and its descriptor in any case. May not close strangers. */
-	void (*on_known)(void *owner, uv_loop_t *loop, const struct arrival *arrival);
+	/* Takes the client over, and its descriptor in any case. Is it one that we know? May not close strangers. */
+	bool (*on_known)(void *owner, uv_loop_t *loop, const struct arrival *arrival);
 	void *owner;
 	struct list all; /* stranger.link, oldest first */
 	size_t n;        /* in the list */
 	uint64_t closed; /* so far */
 	struct log_limit limit;
 	struct neighbours neighbours;
+	struct budget budget;
+	uv_timer_t turns; /* active while somebody waits for one */
 };
 
-void strangers_init(struct strangers *all, const struct config *config, const struct keyring *ring,
-	void (*on_known)(void *owner, uv_loop_t *loop, const struct arrival *arrival), void *owner);
+void strangers_init(struct strangers *all, uv_loop_t *loop, const struct config *config, const struct keyring *ring,
+	bool (*on_known)(void *owner, uv_loop_t *loop, const struct arrival *arrival), void *owner);
 
 /* Takes the connection that waits on listener. 0, or LEASED_ENOMEM: it still waits. */
 int strangers_accept(struct strangers *all, uv_stream_t *listener);

@@ -2,15 +2,12 @@
  * flood.c - strangers at a sealed daemon on loopback: so many new connections a second, each from one of HOSTS
  * addresses, none of which shows who it is. Prints one line of key=value.
  *
- *   flood leased://127.0.0.1:PORT/KEY silent|garbage|half RATE SECONDS HOSTS
+ *   flood leased://127.0.0.1:PORT/KEY silent|garbage|half|hasty RATE SECONDS HOSTS
  *
  * silent says nothing, garbage says 112 bytes that are none of a handshake, half says a good first packet (one of
- * a few, which are recorded as it were: what a replay costs the daemon is the same) and nothing more.
+ * a few, which are recorded as it were: what a replay costs the daemon is the same) and nothing more, hasty the same,
+ * and closes some milliseconds later, so that the daemon's bound on how many are there does not help it.
  */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "address.h"
+#include "from_host.h"
 #include "handshake.h"
 
 #define N_PACKETS 64
 #define SOCKETS_MAX 8000 /* the oldest is closed then: the daemon has most likely done so before */
+#define HASTY_MAX   100
 #define TICK_NS   1000000
 
 static uint8_t packets[N_PACKETS][HANDSHAKE_FIRST_LEN];
@@ -46,7 +44,7 @@ static int make_packets(const char *kind, const struct address *to, struct lease
 
 	randombytes_buf(packets, sizeof packets);
 	noise_new_keypair(&own);
-	for (size_t i = 0; i < N_PACKETS && rc == 0 && strcmp(kind, "half") == 0; i++) {
+	for (size_t i = 0; i < N_PACKETS && rc == 0 && *kind == 'h'; i++) { /* half, hasty */
 		noise_new_keypair(&ephemeral);
 		rc = handshake_ask(&hs, &own, &ephemeral, to->key, packets[i]);
 	}
@@ -55,39 +53,22 @@ static int make_packets(const char *kind, const struct address *to, struct lease
 	return rc;
 }
 
-/* -1: the kernel has no room for one more just now. */
-static int connect_one(const struct address *to, uint32_t host)
-{
-	struct sockaddr_in from = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f010001 + host) };
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(to->port) };
-	struct linger reset = { .l_onoff = 1 };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
-
-	inet_pton(AF_INET, to->host, &in.sin_addr);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset); /* no port is kept in TIME_WAIT */
-	setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
-	if (fd >= 0 && bind(fd, (struct sockaddr *)&from, sizeof from) == 0 &&
-		(connect(fd, (struct sockaddr *)&in, sizeof in) == 0 || errno == EINPROGRESS))
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -1;
-}
-
 int main(int argc, char *argv[])
 {
 	struct rlimit limit = { 20000, 20000 };
 	struct leased_error err = { 0 };
 	int64_t begin, end, made = 0, refused = 0;
 	struct address to;
+	int64_t kept;
 	uint32_t hosts;
 	double rate;
 
 	if (argc != 6 || sodium_init() < 0 || address_parse(&to, argv[1], &err) < 0 || !to.has_key ||
 		make_packets(argv[2], &to, &err) < 0) {
-		fprintf(stderr, "usage: flood leased://HOST:PORT/KEY silent|garbage|half RATE SECONDS HOSTS %s\n", err.text);
+		fprintf(stderr, "usage: flood leased://HOST:PORT/KEY silent|garbage|half|hasty RATE SECONDS HOSTS %s\n", err.text);
 		return 64;
 	}
+	kept = strcmp(argv[2], "hasty") == 0 ? HASTY_MAX : SOCKETS_MAX;
 	rate = strtod(argv[3], NULL);
 	hosts = (uint32_t)strtoul(argv[5], NULL, 10);
 	setrlimit(RLIMIT_NOFILE, &limit);
@@ -98,11 +79,11 @@ int main(int argc, char *argv[])
 		int64_t due = (int64_t)((double)(now - begin) / 1e9 * rate);
 
 		for (; made < due; made++) {
-			int *place = &open_sockets[made % SOCKETS_MAX];
+			int *place = &open_sockets[made % kept];
 
 			if (*place >= 0)
 				close(*place);
-			*place = connect_one(&to, randombytes_uniform(hosts));
+			*place = connect_from_host(&to, randombytes_uniform(hosts), SOCK_NONBLOCK);
 			if (*place < 0 ||
 				(strcmp(argv[2], "silent") != 0 &&
 					send(*place, packets[made % N_PACKETS], HANDSHAKE_FIRST_LEN, MSG_NOSIGNAL) < 0))

@@ -190,6 +190,34 @@ def test_functions_with_their_owners_rights_have_their_path_pinned_and_run_no_te
             assert settings == ["search_path=pg_catalog, pg_temp"], name
 
 
+def test_doctor_tells_what_the_daemons_role_has_and_does_not_need(db, postgres, start_daemon):
+    name = db.info.dbname
+
+    def told(daemon, check):
+        finding = next(f for f in ctl_json(daemon, "doctor") if f["check"] == check)
+        return finding["grade"], finding["finding"]
+    admin = db.execute("SELECT current_user").fetchone()[0]
+    db.execute(f"ALTER ROLE login_{name} CREATEROLE CREATEDB; GRANT pg_read_all_data TO login_{name}; GRANT TRUNCATE ON leased.events TO leased_daemon; "
+               f"GRANT CREATE ON DATABASE {name} TO login_{name}; REASSIGN OWNED BY leased_owner TO {admin}")
+    daemon = start_daemon(login(db))
+    grade, why = told(daemon, "rights")
+    assert grade == "warn" and "leased_daemon" in why
+    assert "CREATEROLE, CREATEDB, CREATE on the database, TRUNCATE, TRIGGER or REFERENCES on its tables, membership in pg_read_all_data:" in why
+    grade, why = told(daemon, "owner")
+    assert grade == "warn" and f"belongs to {admin}, a superuser" in why and "leased schema roles" in why
+    assert ctl(daemon, "doctor").returncode == 0
+    # The owner of everything, in the simplest case; then what doctor has said to do.
+    own = start_daemon(postgres.conninfo(postgres.create_database("template1")))
+    assert "what the owner of the database may, what the owner of the schema may:" in told(own, "rights")[1]
+    assert told(own, "owner") == ("ok", "the schema belongs to daemon")
+    assert psql(postgres.conninfo(name, admin), roles_script()).returncode == 0
+    db.execute(f"ALTER ROLE login_{name} NOCREATEROLE NOCREATEDB; REVOKE pg_read_all_data FROM login_{name}; REVOKE TRUNCATE ON leased.events FROM leased_daemon; "
+               f"REVOKE CREATE ON DATABASE {name} FROM login_{name}")
+    mended = start_daemon(login(db))
+    assert told(mended, "owner") == ("ok", "the schema belongs to leased_owner")
+    assert told(mended, "rights")[0] == "ok"
+
+
 PLANTED = """
 CREATE SCHEMA evil;
 CREATE TABLE evil.hits (who text);
@@ -205,7 +233,7 @@ BEGIN
               WHERE pronamespace = 'pg_catalog'::regnamespace AND prokind = 'f' AND NOT proretset AND prorettype <> 'internal'::regtype
                 AND proname IN ('now', 'clock_timestamp', 'nextval', 'set_config', 'current_setting', 'pg_notify', 'pg_backend_pid', 'to_regclass', 'lpad', 'to_hex', 'starts_with',
                     'pg_is_in_recovery', 'current_database', 'has_table_privilege', 'has_function_privilege', 'has_sequence_privilege', 'to_regprocedure', 'octet_length',
-                    'translate', 'encode', 'convert_to', 'repeat', 'string_to_array', 'hashtext', 'pg_advisory_xact_lock', 'pg_walfile_name', 'pg_current_wal_lsn')
+                    'translate', 'encode', 'pg_has_role', 'pg_get_userbyid', 'has_database_privilege', 'has_schema_privilege', 'convert_to', 'repeat', 'string_to_array', 'hashtext', 'pg_advisory_xact_lock', 'pg_walfile_name', 'pg_current_wal_lsn')
     LOOP
         EXECUTE format('CREATE FUNCTION evil.%I(%s) RETURNS %s LANGUAGE plpgsql AS $f$ BEGIN INSERT INTO evil.hits VALUES (%L); RETURN%s; END $f$',
             f.proname, f.arguments, f.returns, f.oid::regprocedure::text, CASE WHEN f.returns <> 'void' THEN ' NULL' END);

@@ -42,6 +42,10 @@ def frame(body):
     return struct.pack(">I", len(body)) + body
 
 
+def hello(*features):
+    return frame(field(2, field(1, 1) + field(2, 1) + b"".join(field(3, feature) for feature in features)))
+
+
 def acquire(request, name, nonce, ttl_ms=60000, wait_ms=0, more=b""):
     wait = field(4, wait_ms) if wait_ms else b""
     return frame(field(1, request) + field(3, field(1, name) + field(2, holder(nonce)) + field(3, ttl_ms) + wait + more))
@@ -135,11 +139,11 @@ class Answer(collections.namedtuple("Answer", "request kind body")):
 class Client:
     """One connection of the user behind the tests."""
 
-    def __init__(self, path):
+    def __init__(self, path, *features):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(str(path))
         self.input = b""
-        self.send(HELLO)
+        self.send(hello(*features))
         assert self.answer().kind == "welcome"
 
     def __enter__(self):

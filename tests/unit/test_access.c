@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "access.h"
+#include "key.h"
 
 #define KEY_A "leased-client-pub:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAD59WD3"
 #define KEY_B "leased-client-pub:AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAC_i6J_"
@@ -190,6 +191,39 @@ static void who_is_found(void **state)
 	access_free(a);
 }
 
+/* Of so many; a fresh random hash each time puts them into another order. */
+static void check_keys(size_t n)
+{
+	char text[40 * 100] = "# nobody\n", line[100], key_text[KEY_TEXT_SIZE], name[20];
+	uint8_t keys[40][NOISE_KEY_LEN], other[NOISE_KEY_LEN];
+	struct access *a = NULL;
+	struct leased_error err;
+
+	for (size_t i = 0; i < n; i++) {
+		randombytes_buf(keys[i], sizeof keys[i]);
+		key_format(key_text, KEY_CLIENT_PUBLIC, keys[i]);
+		snprintf(line, sizeof line, "c%zu %s get a\n", i, key_text);
+		strcat(text, line);
+	}
+	assert_int_equal(parse(&a, text, strlen(text), &err), 0);
+	for (size_t i = 0; i < n; i++) {
+		snprintf(name, sizeof name, "c%zu", i);
+		assert_string_equal(found(a, &(struct access_peer){ .key = keys[i] }), name);
+	}
+	for (size_t i = 0; i < 100; i++) {
+		randombytes_buf(other, sizeof other);
+		assert_string_equal(found(a, &(struct access_peer){ .key = other }), "nobody");
+	}
+	access_free(a);
+}
+
+static void each_of_many_keys_is_found(void **state)
+{
+	(void)state;
+	for (size_t n = 0; n < 40; n++)
+		check_keys(n);
+}
+
 static void limits_are_read(void **state)
 {
 	struct access *a = setup();
@@ -312,6 +346,7 @@ int main(void)
 	table_add(&table, "a NUL hides nothing", a_nul_hides_nothing, NULL);
 	table_add(&table, "a line has a bound", a_line_has_a_bound, NULL);
 	table_add(&table, "who is found", who_is_found, NULL);
+	table_add(&table, "each of many keys is found", each_of_many_keys_is_found, NULL);
 	table_add(&table, "limits are read", limits_are_read, NULL);
 	table_add(&table, "who may do what", who_may_do_what, NULL);
 	table_add(&table, "a star is all but steal", a_star_is_all_but_steal, NULL);
