@@ -226,8 +226,7 @@ static int check_bounds(struct session *s, struct call *call, struct leased_erro
 			"%d acquires wait on this connection already: open another one, or wait for fewer leases",
 			SESSION_WAITS_MAX);
 	if (req->verb == VERB_ACQUIRE && call->quota)
-		rc = quota_acquire(call->quota, &s->client->limits, &req->claim, count_leases(call), is_wait(req),
-			clock_ms(), err);
+		rc = quota_acquire(call->quota, &s->client->limits, req, clock_ms(), err);
 	call->is_counted = rc == 0 && req->verb == VERB_ACQUIRE && call->quota;
 	return rc;
 }
