@@ -177,18 +177,19 @@ $$;
 CREATE FUNCTION leased.tell(told text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    lines text := '';
-    line  text;
+    channel text := (SELECT c.name FROM leased.channel c);
+    lines   text := '';
+    line    text;
 BEGIN
     FOREACH line IN ARRAY told LOOP
         IF octet_length(lines) + octet_length(line) > 7900 THEN
-            PERFORM pg_notify('leased', lines);
+            PERFORM pg_notify(channel, lines);
             lines := '';
         END IF;
         lines := lines || line;
     END LOOP;
     IF lines <> '' THEN
-        PERFORM pg_notify('leased', lines);
+        PERFORM pg_notify(channel, lines);
     END IF;
 END
 $$;
@@ -245,7 +246,7 @@ $$;
 CREATE FUNCTION leased.notify_stolen(name text, token bigint, principal text, stealer text, reason text)
 RETURNS void
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-SELECT pg_notify('leased', format(E's\t%s\t%s\t%s\t%s: %s', token, name, principal, stealer, reason))
+SELECT leased.tell(ARRAY[format(E's\t%s\t%s\t%s\t%s: %s\n', token, name, principal, stealer, reason)])
 $$;
 
 -- The row of a grant, locked; or, where there is none, another one of the lease, which tells why.

@@ -11,6 +11,7 @@ import world
 from world import ctl, ctl_json, ctl_start, until
 
 DAEMON = """
+channel SELECT
 cluster SELECT
 daemons SELECT INSERT UPDATE DELETE
 events SELECT INSERT
@@ -188,6 +189,30 @@ def test_functions_with_their_owners_rights_have_their_path_pinned_and_run_no_te
         assert not re.search(r"\bEXECUTE\b", re.sub("'[^']*'", "", body), re.I), name
         if is_definer:
             assert settings == ["search_path=pg_catalog, pg_temp"], name
+
+
+def test_only_daemons_hear_and_tell_what_happens(db, start_daemon):
+    """Every role may LISTEN and NOTIFY: who is none of theirs hears no name, and nobody stops by its word."""
+    daemon = start_daemon(login(db))
+    daemon.wait_event("notifications_ready")
+    db.execute(f"CREATE ROLE other_{db.info.dbname} LOGIN IN ROLE leased_app, leased_monitor, pg_monitor")
+    channel = db.execute("SELECT name FROM leased.channel").fetchone()[0]
+    jobs = [ctl_start(daemon, "run", "-t", "10m", name, "--", "sleep", "60") for name in ("kept", "stolen")]
+    until(lambda: len(ctl_json(daemon, "list")) == 2, "both leases")
+    kept = ctl_json(daemon, "get", "kept")[0]
+    with psycopg.connect(login(db, "other"), autocommit=True) as other:
+        heard = []
+        other.add_notify_handler(lambda notify: heard.append(notify.payload))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            other.execute("SELECT name FROM leased.channel")
+        assert not [query for query, in other.execute("SELECT query FROM pg_stat_activity") if channel in (query or "")]
+        other.execute("LISTEN leased")
+        forged = f"s\t{kept['token']}\tkept\t{kept['principal']}\tforged: by nobody"
+        other.execute("SELECT pg_notify('leased', %s)", (forged,))
+        assert ctl(daemon, "steal", "stolen", "--reason", "r").returncode == 0
+        assert jobs[1].wait(world.GIVE_UP) == 76
+        other.execute("SELECT 1")
+        assert heard == [forged] and jobs[0].poll() is None
 
 
 PLANTED = """
