@@ -8,6 +8,7 @@ import struct
 import subprocess
 import time
 
+import psycopg
 import pytest
 
 import noise
@@ -123,6 +124,19 @@ def test_the_principal_is_who_has_the_key(sealed):
     claim = ["x", "--holder", lease["holder"], "--token", str(lease["token"])]
     assert sealed.ctl("release", *claim, key=other).returncode == 76
     assert sealed.ctl("release", *claim).returncode == 0
+
+
+def test_a_database_role_of_the_same_name_is_another_principal(sealed, postgres, database):
+    lease = ctl_json(sealed.address, "--key", sealed.client_file, "acquire", "x")[0]
+    host, pid, nonce = lease["holder"].split(":")
+    nonce = struct.unpack(">q", bytes.fromhex(nonce))[0]
+    with postgres.connect() as admin:
+        admin.execute("CREATE ROLE tester LOGIN IN ROLE leased_app")
+    with psycopg.connect(database, user="tester", autocommit=True) as db:
+        for verb in ("renew", "release"):
+            with pytest.raises(psycopg.Error, match="it is held by"):
+                db.execute(f"SELECT leased.{verb}('x', %s, %s, %s, %s)", (lease["token"], host, int(pid), nonce))
+    assert sealed.ctl("release", "x", "--holder", lease["holder"], "--token", str(lease["token"])).returncode == 0
 
 
 def test_a_client_of_another_make(sealed):
