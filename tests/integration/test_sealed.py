@@ -185,6 +185,7 @@ def test_a_key_that_nobody_knows(sealed):
     text = keygen(stranger)
     done = sealed.ctl("get", "x", key=stranger)
     assert done.returncode == 77 and f"is our key in its authorized_clients? It is {text}" in done.stderr, done.stderr
+    assert "is leased running there" not in sealed.ctl("doctor", key=stranger).stdout
     client = noise.Client(sealed.socket(), sealed.public, secret_of(stranger)).connect()
     client.send(raw.HELLO)
     assert raw.last_words(client.socket) == b""
@@ -586,5 +587,15 @@ def test_keygen(directory):
     assert not (pathlib.Path(directory) / "none").exists()
     for wrong in ("leased://127.0.0.1:1", "leased://127.0.0.1:1/", f"leased://127.0.0.1:1/{done.stdout.strip()}", "tcp:192.0.2.1:7420"):
         assert run("-s", wrong, "get", "x").returncode == 64, wrong
-    missing = run("-s", f"leased://127.0.0.1:1/{noise.key_text('server-pub', bytes(range(32)))}", "--key", f"{directory}/none", "get", "x")
-    assert missing.returncode == 78 and f"{directory}/none" in missing.stderr
+    server = f"leased://127.0.0.1:1/{noise.key_text('server-pub', bytes(range(32)))}"
+    missing = run("-s", server, "--key", f"{directory}/none", "get", "x")
+    assert missing.returncode == 78 and f"{directory}/none" in missing.stderr and "leasectl keygen makes one" in missing.stderr
+
+
+def test_a_key_in_place_of_its_file_is_refused_and_not_repeated(sealed):
+    secret = sealed.client_file.read_text().strip()
+    done = sealed.ctl("get", "x", key=secret)
+    assert done.returncode == 78 and "name the file" in done.stderr and secret[20:] not in done.stderr, done.stderr
+    for option in "key", "key-next":
+        done = subprocess.run([*sealed.daemon.command, f"--{option}", secret], capture_output=True, text=True, timeout=world.GIVE_UP)
+        assert done.returncode == 64 and "a path that begins with /" in done.stderr and secret[20:] not in done.stderr, done.stderr
