@@ -215,6 +215,28 @@ def test_only_daemons_hear_and_tell_what_happens(db, start_daemon):
         assert heard == [forged] and jobs[0].poll() is None
 
 
+# Either takes the administrator's role back from the owner of the schema, as whom a migration runs.
+AMBUSHES = ["""
+CREATE TABLE leased.schema_version (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
+CREATE FUNCTION leased.t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM leased.f(); RETURN NEW; END $$;
+CREATE TRIGGER t BEFORE INSERT ON leased.schema_version FOR EACH ROW EXECUTE FUNCTION leased.t();
+""", "CREATE VIEW leased.schema_version AS SELECT leased.f() AS version"]
+
+
+@pytest.mark.parametrize("ambush", AMBUSHES)
+def test_a_superuser_applies_no_schema_that_somebody_put_there_first(postgres, ambush):
+    name = postgres.create_database("template1")
+    with postgres.connect(name) as admin:
+        admin.execute(f"CREATE ROLE evil_{name} LOGIN; GRANT CREATE ON DATABASE {name} TO evil_{name}")
+        with postgres.connect(name, f"evil_{name}") as evil:
+            evil.execute("CREATE SCHEMA leased; CREATE FUNCTION leased.f() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN "
+                         f"PERFORM set_config('role', session_user, true); ALTER ROLE evil_{name} SUPERUSER; RETURN 0; END $$; {ambush}")
+        command = [world.LEASED, "schema", "apply", "--database"]
+        done = subprocess.run([*command, postgres.conninfo(name, "leased")], capture_output=True, text=True)
+        assert done.returncode == 69 and f"the schema belongs to evil_{name}" in done.stderr, done.stderr
+        assert admin.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (f"evil_{name}",)).fetchone() == (False,)
+
+
 PLANTED = """
 CREATE SCHEMA evil;
 CREATE TABLE evil.hits (who text);
