@@ -108,8 +108,12 @@ void quotas_tick(struct quotas *all, int64_t now_ns)
 	struct quota *q, *next;
 
 	HASH_ITER(hh, all->by_name, q, next)
-		if (q->n_uses == 0 && q->full_ns <= now_ns && quota_held(q, now_ns / 1000000) == 0)
+	{
+		size_t n_held = quota_held(q, now_ns / 1000000); /* forgets what has expired */
+
+		if (q->n_uses == 0 && q->full_ns <= now_ns && n_held == 0)
 			quota_free(all, q);
+	}
 }
 
 void quotas_fini(struct quotas *all)

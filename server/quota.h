@@ -25,7 +25,7 @@ struct quota *quota_take(struct quotas *all, struct text principal);
 void quota_use(struct quota *q);
 void quota_put(struct quota *q);
 
-/* Forgets those that nobody uses; called every second or so. */
+/* Forgets those that nobody uses, and leases that have expired; called every second or so. */
 void quotas_tick(struct quotas *all, int64_t now_ns);
 
 /* A connection begins, and ends. */

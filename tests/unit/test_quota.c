@@ -1,6 +1,7 @@
 /* Bounds of a principal: what is counted, what is refused, and when it is forgotten. Time by hand. */
 #include "table.h"
 
+#include <malloc.h>
 #include <sodium.h>
 #include <string.h>
 
@@ -151,6 +152,21 @@ static void an_unused_one_is_forgotten(void **state)
 	assert_null(all.by_name);
 }
 
+/* Also where only the waiters have a bound, so that nobody asks how many leases there are. */
+static void what_has_expired_is_forgotten(void **state)
+{
+	struct quota *q = quota_take(&all, anna);
+	size_t before = mallinfo2().uordblks; /* 0 under a sanitizer, which has a malloc of its own */
+	struct claim a = claim("a", 0);
+
+	(void)state;
+	for (a.nonce = 1; a.nonce <= 1000; a.nonce++)
+		quota_keep(q, &a, 1000);
+	quotas_tick(&all, INT64_C(1000) * 1000000);
+	assert_in_range(mallinfo2().uordblks, 0, before + 10000);
+	quota_put(q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +175,7 @@ int main(void)
 		cmocka_unit_test_teardown(waiters, teardown),
 		cmocka_unit_test_teardown(leases, teardown),
 		cmocka_unit_test_teardown(each_grant_counts, teardown),
+		cmocka_unit_test_teardown(what_has_expired_is_forgotten, teardown),
 		cmocka_unit_test_teardown(an_unused_one_is_forgotten, teardown),
 	};
 
