@@ -215,6 +215,16 @@ def test_a_withdrawn_key_ends_at_once(sealed):
     sealed.still_works()
 
 
+def test_a_line_of_another_name_is_another_principal(sealed):
+    """Whose leases are not those of before: the connection ends, and the next one holds nothing."""
+    lease = ctl_json(sealed.address, "--key", sealed.client_file, "acquire", "x")[0]
+    mine = sealed.greeted()
+    sealed.know(f"renamed {sealed.client_text} * **")
+    assert b"has another name" in mine.frame()
+    done = sealed.ctl("release", "x", "--holder", lease["holder"], "--token", str(lease["token"]))
+    assert done.returncode == 76 and "(tester) holds it" in done.stderr
+
+
 def test_a_key_without_rules_lets_nobody_in(sealed):
     """A configuration that lost its rules must not open the door."""
     args = [a for a in sealed.daemon.command if a not in ("--authorized-clients", str(sealed.clients))]
