@@ -165,7 +165,8 @@ static void check_server(struct doctor *d)
 	options.timeout_ms = TIMEOUT_MS;
 	rc = leased_client_open(&client, &options, &err);
 	if (rc < 0) {
-		find(d, FAIL, "daemon", "%s: %s: is leased running there?", d->server, err.text);
+		find(d, FAIL, "daemon", "%s: %s%s", d->server, err.text,
+			rc == LEASED_EUNAVAILABLE ? ": is leased running there?" : "");
 		return;
 	}
 	asked_us = wall_us();

@@ -120,7 +120,8 @@ static int check_private(int fd, struct leased_error *err)
 		return fail(err, LEASED_ECONFIG, "%s", strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return fail(err, LEASED_ECONFIG, "not a regular file");
-	if (st.st_uid != 0 && st.st_uid != geteuid())
+	/* Root looks at the key of a daemon, which is another account's. */
+	if (st.st_uid != 0 && st.st_uid != geteuid() && geteuid() != 0)
 		return fail(err, LEASED_ECONFIG, "belongs to user %u, who may change it: chown it",
 			(unsigned)st.st_uid);
 	if (st.st_mode & 077)
@@ -179,6 +180,21 @@ static int finish_load(const struct noise_keypair **ret_key, enum key_kind kind,
 	return 0;
 }
 
+/* The text of a key instead of the path of one is not repeated: it may be secret. */
+static int refuse_path(const char *path, int error, struct leased_error *err)
+{
+	const char *hint = "";
+
+	for (size_t i = 0; i < N_KINDS; i++)
+		if (strncmp(path, kinds[i].prefix, strlen(kinds[i].prefix)) == 0)
+			return fail(err, LEASED_ECONFIG, "this is a key itself: name the file that holds it");
+	if (error == ENOENT)
+		hint = ": leasectl keygen makes one";
+	else if (error == EACCES)
+		hint = ": it must belong to the account that uses it";
+	return fail(err, LEASED_ECONFIG, "open the key %s: %s%s", path, strerror(error), hint);
+}
+
 int key_load(const struct noise_keypair **ret_key, enum key_kind kind, const char *path,
 	struct leased_error *err)
 {
@@ -188,7 +204,7 @@ int key_load(const struct noise_keypair **ret_key, enum key_kind kind, const cha
 
 	assert(kind == KEY_CLIENT_SECRET || kind == KEY_SERVER_SECRET);
 	if (fd < 0)
-		return fail(err, LEASED_ECONFIG, "open the key %s: %s", path, strerror(errno));
+		return refuse_path(path, errno, err);
 	rc = finish_load(ret_key, kind, fd, &why);
 	close(fd);
 	return rc < 0 ? fail(err, rc, "the key %s: %s", path, why.text) : 0;

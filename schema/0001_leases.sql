@@ -125,6 +125,14 @@ CREATE TABLE leased.cluster (
 );
 INSERT INTO leased.cluster DEFAULT VALUES;
 
+-- The channel on which daemons are told what happens. Every role may listen and notify on any, and this one tells
+-- names, holders and values, and is believed: so its name is drawn by chance, and only daemons may read it.
+CREATE TABLE leased.channel (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    name     text NOT NULL DEFAULT 'leased_' || replace(gen_random_uuid()::text, '-', '')
+);
+INSERT INTO leased.channel DEFAULT VALUES;
+
 -- Who waits for which lease, first come first served over all daemons: place tells the order. A row is
 -- its daemon's, which alone deletes it, with the grant or when the waiter leaves; a waiter that comes to
 -- another daemon with the same holder gets a row there too, with the same place.

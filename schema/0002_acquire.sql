@@ -317,7 +317,7 @@ BEGIN
         SELECT * INTO l FROM leased.leases x
          WHERE x.name = try_acquire.name AND x.expires_at > clock_timestamp() AND x.released_at IS NULL
            AND x.holder_nonce = try_acquire.nonce AND x.holder_pid = try_acquire.pid
-           AND x.holder_host = try_acquire.host AND x.principal = session_user
+           AND x.holder_host = try_acquire.host AND x.principal = leased.caller()
            AND cardinality(names) = (SELECT count(*) FROM leased.leases y
                                       WHERE y.name = ANY (names) AND y.token = x.token
                                         AND y.released_at IS NULL AND y.expires_at > clock_timestamp());
@@ -332,7 +332,7 @@ BEGIN
         END IF;
         RETURN QUERY SELECT t.token, t.expires_at
           FROM leased.take(names, try_acquire.host, try_acquire.pid, try_acquire.nonce,
-                session_user, p_ttl_ms, p_min_hold_ms, try_acquire.value, 0, try_acquire.slot,
+                leased.caller(), p_ttl_ms, p_min_hold_ms, try_acquire.value, 0, try_acquire.slot,
                 slot_on_failure = 'again', p_keep_ms, p_every_ms, try_acquire.max_holders) t;
         IF FOUND THEN
             RETURN;

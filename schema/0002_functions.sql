@@ -1,8 +1,8 @@
 -- 0002: functions for use from any driver, through any pool, with or without the daemon.
 --
 -- SECURITY DEFINER with a fixed search_path and no EXECUTE: the role leased_app may call them and touch
--- nothing else (grants.sql). A lease taken here belongs to session_user, as one taken through the daemon
--- belongs to the principal behind the connection.
+-- nothing else (grants.sql). A lease taken here belongs to the role that has logged in (leased.caller), as one
+-- taken through the daemon belongs to the principal behind the connection.
 --
 -- SQLSTATE class LE: LE001 not held (guard, renew, release) · LE002 bad argument · LE003 epochs used up
 -- · LE005 already done (try_acquire: the slot was completed, or the interval is not over).
@@ -63,6 +63,12 @@ BEGIN
     END IF;
     RETURN epoch::bigint << 41;
 END
+$$;
+
+-- The principal who calls. The colon keeps it apart from those of the daemon, where a key may be named as a role is.
+CREATE FUNCTION leased.caller() RETURNS text
+LANGUAGE sql STABLE AS $$
+SELECT 'role:' || session_user
 $$;
 
 -- What a lease name may be, and a slot.
@@ -156,14 +162,14 @@ SELECT CASE
 END
 $$;
 
--- Raises LE001 unless l is held now by exactly this claim of session_user.
+-- Raises LE001 unless l is held now by exactly this claim of the caller.
 CREATE FUNCTION leased.check_claim(
     l leased.leases, name text, token bigint, host text, pid integer, nonce bigint, what text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF l.token = token AND l.holder_host = host AND l.holder_pid = pid AND l.holder_nonce = nonce
-       AND l.principal = session_user AND l.released_at IS NULL
+       AND l.principal = leased.caller() AND l.released_at IS NULL
        AND l.expires_at > clock_timestamp() THEN
         RETURN;
     END IF;
@@ -177,18 +183,19 @@ $$;
 CREATE FUNCTION leased.tell(told text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    lines text := '';
-    line  text;
+    channel text := (SELECT c.name FROM leased.channel c);
+    lines   text := '';
+    line    text;
 BEGIN
     FOREACH line IN ARRAY told LOOP
         IF octet_length(lines) + octet_length(line) > 7900 THEN
-            PERFORM pg_notify('leased', lines);
+            PERFORM pg_notify(channel, lines);
             lines := '';
         END IF;
         lines := lines || line;
     END LOOP;
     IF lines <> '' THEN
-        PERFORM pg_notify('leased', lines);
+        PERFORM pg_notify(channel, lines);
     END IF;
 END
 $$;
@@ -245,7 +252,7 @@ $$;
 CREATE FUNCTION leased.notify_stolen(name text, token bigint, principal text, stealer text, reason text)
 RETURNS void
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-SELECT pg_notify('leased', format(E's\t%s\t%s\t%s\t%s: %s', token, name, principal, stealer, reason))
+SELECT leased.tell(ARRAY[format(E's\t%s\t%s\t%s\t%s: %s\n', token, name, principal, stealer, reason)])
 $$;
 
 -- The row of a grant, locked; or, where there is none, another one of the lease, which tells why.
@@ -266,7 +273,7 @@ END
 $$;
 
 -- Extends the lease to now + ttl (as before when NULL) and publishes value (NULL keeps the one there
--- is, '' takes it away). Raises LE001 when it is not held by exactly this holder and session_user any
+-- is, '' takes it away). Raises LE001 when it is not held by exactly this holder and the caller any
 -- more. Returns the new expiry.
 CREATE FUNCTION leased.renew(
     name text, token bigint, host text, pid integer, nonce bigint, ttl interval DEFAULT NULL,
@@ -365,9 +372,9 @@ BEGIN
     INSERT INTO leased.events (name, token, ended, holder_host, holder_pid, holder_nonce, principal,
         acquired_at, ended_at, stolen_by, reason)
     SELECT l.name, l.token, 'stolen', l.holder_host, l.holder_pid, l.holder_nonce, l.principal,
-        l.acquired_at, t, session_user, steal.reason
+        l.acquired_at, t, leased.caller(), steal.reason
       FROM leased.settings s WHERE s.history_keep_ms > 0;
-    PERFORM leased.notify_stolen(l.name, l.token, l.principal, session_user, steal.reason);
+    PERFORM leased.notify_stolen(l.name, l.token, l.principal, leased.caller(), steal.reason);
     PERFORM leased.notify_next(ARRAY[steal.name], 0);
     RETURN l.token;
 END

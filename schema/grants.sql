@@ -19,8 +19,8 @@ BEGIN
     END IF;
     -- As version.sql asks for it.
     IF to_regrole('leased_daemon') IS NOT NULL THEN
-        GRANT SELECT ON leased.schema_version, leased.cluster, leased.settings, leased.queue, leased.watchers
-            TO leased_daemon;
+        GRANT SELECT ON leased.schema_version, leased.cluster, leased.settings, leased.channel, leased.queue,
+            leased.watchers TO leased_daemon;
         GRANT SELECT, INSERT ON leased.events TO leased_daemon;
         GRANT SELECT, INSERT, UPDATE, DELETE ON leased.leases, leased.slots, leased.waiters, leased.daemons
             TO leased_daemon;
@@ -57,6 +57,7 @@ BEGIN
     END IF;
     IF to_regrole('leased_monitor') IS NOT NULL THEN
         GRANT SELECT ON ALL TABLES IN SCHEMA leased TO leased_monitor;
+        REVOKE SELECT ON leased.channel FROM leased_monitor; -- to know it is to be believed
         GRANT EXECUTE ON FUNCTION leased.get(text), leased.history(text, integer) TO leased_monitor;
     END IF;
 END

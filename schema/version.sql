@@ -16,6 +16,7 @@ WITH needed (thing, rights) AS (VALUES
     ('leased.timeline()', 'EXECUTE'),
     ('leased.trim(bigint,bigint)', 'EXECUTE'),
     ('leased.settings', 'SELECT'),
+    ('leased.channel', 'SELECT'),
     ('leased.next_run(timestamptz,bigint)', 'EXECUTE'),
     ('leased.is_done(text,text,bigint)', 'EXECUTE'),
     ('leased.complete_slot(leased.leases,integer,timestamptz)', 'EXECUTE'),

@@ -412,7 +412,7 @@ int access_load(struct access **ret_access, const char *path, struct leased_erro
 		rc = access_seal(a, &why);
 	if (rc < 0) {
 		access_free(a);
-		return fail(err, rc, "%s: %s", path, why.text);
+		return fail(err, rc, "authorized_clients: %s: %s", path, why.text);
 	}
 	*ret_access = a;
 	return 0;

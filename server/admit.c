@@ -125,7 +125,7 @@ static void close_withdrawn(struct list *sessions)
 		if (s->client || !s->quota)
 			continue;
 		audit_withdrawn(s);
-		session_close(s, LEASED_EDENIED, "you are not in authorized_clients any more");
+		session_close(s, LEASED_EDENIED, "your line in authorized_clients is gone, or has another name");
 	}
 }
 

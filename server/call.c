@@ -15,6 +15,9 @@
 #include "stream.h"
 #include "whoami.h"
 
+/* What is larger, be it by fields that we do not know, counts as several requests. */
+#define REQUEST_SIZE 4096
+
 static void on_request_done(struct request *req);
 
 static size_t count_leases(const struct call *call)
@@ -142,7 +145,7 @@ static void submit(struct session *s, struct call *call)
 	call->verb = call->requests[0].verb;
 	call->n_open = call->n_requests;
 	call->waits = is_wait(&call->requests[0]);
-	call->n_counted = call->waits ? 0 : call->n_requests;
+	call->n_counted = call->waits ? 0 : call->n_requests + call->arena.used / REQUEST_SIZE;
 	s->n_waits += call->waits;
 	s->n_requests += call->n_counted;
 	if (call->verb == VERB_ACQUIRE)
@@ -226,8 +229,7 @@ static int check_bounds(struct session *s, struct call *call, struct leased_erro
 			"%d acquires wait on this connection already: open another one, or wait for fewer leases",
 			SESSION_WAITS_MAX);
 	if (req->verb == VERB_ACQUIRE && call->quota)
-		rc = quota_acquire(call->quota, &s->client->limits, &req->claim, count_leases(call), is_wait(req),
-			clock_ms(), err);
+		rc = quota_acquire(call->quota, &s->client->limits, req, clock_ms(), err);
 	call->is_counted = rc == 0 && req->verb == VERB_ACQUIRE && call->quota;
 	return rc;
 }

@@ -24,7 +24,7 @@ struct call {
 	struct arena arena;
 	char *texts;              /* of one that waits, instead of the arena; or of page.c */
 	size_t n_requests, n_open;
-	size_t n_counted; /* of its requests in session.n_requests */
+	size_t n_counted; /* in session.n_requests */
 	bool waits;       /* an acquire in session.n_waits */
 	bool is_counted;  /* an acquire in its quota */
 	bool denied;      /* the rule for what it waits for was withdrawn */

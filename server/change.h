@@ -29,8 +29,8 @@ struct change {
 };
 
 /*
- * Takes a line apart; its texts point into it, but for the value, which is written to value. Lines come
- * from whoever may NOTIFY: one that is not ours is false.
+ * Takes a line apart; its texts point into it, but for the value, which is written to value. False: it is
+ * none of ours.
  */
 bool change_parse(struct change *ret_change, const char *line, size_t len,
 	uint8_t value[static VALUE_MAX_LEN]);

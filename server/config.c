@@ -74,11 +74,11 @@ static int take_listen(struct config *c, const char *value, struct leased_error 
 	return 0;
 }
 
-/* It is read again on reload, wherever the daemon works by then. */
+/* It is read again on reload, wherever the daemon works by then. What is no path may be a secret. */
 static int take_path(char **field, const char *value, struct leased_error *err)
 {
 	if (*value && *value != '/')
-		return fail(err, LEASED_ECONFIG, "\"%s\" is no path that begins with /", value);
+		return fail(err, LEASED_ECONFIG, "a path that begins with / is wanted");
 	return config_take_text(field, value, err);
 }
 

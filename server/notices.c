@@ -7,6 +7,7 @@
 #include "db_info.h"
 #include "log.h"
 #include "name.h"
+#include "sqlstate.h"
 #include "status.h"
 
 #define PROOF_MS 3000
@@ -32,18 +33,23 @@ static void say(struct notices *n, bool listening, const char *why)
 	}
 }
 
-/* Both in one: a pool that moves us to another server connection shows in the process number. */
+/*
+ * All in one: a pool that moves us to another server connection shows in the process number. The name of the channel
+ * is in no statement, since pg_stat_activity shows them.
+ */
 static void on_up(void *owner)
 {
 	struct notices *n = owner;
 	struct leased_error why;
-	char query[256];
+	char query[400];
 
 	n->given_up = false;
 	snprintf(query, sizeof query,
-		"SET LOCAL search_path = pg_catalog, pg_temp; LISTEN leased; "
-		"SELECT pg_notify('leased', '%lld'), pg_backend_pid(), current_user, "
-		"EXISTS (SELECT FROM pg_roles WHERE rolname IN (session_user, current_user) AND rolsuper)",
+		"SET LOCAL search_path = pg_catalog, pg_temp; "
+		"DO $$ BEGIN EXECUTE (SELECT format('LISTEN %%I', name) FROM leased.channel); END $$; "
+		"SELECT pg_notify(name, '%lld'), pg_backend_pid(), current_user, "
+		"EXISTS (SELECT FROM pg_roles WHERE rolname IN (session_user, current_user) AND rolsuper) "
+		"FROM leased.channel",
 		(long long)n->daemon);
 	if (PQsendQuery(n->pg.conn, query)) {
 		uv_timer_start(&n->timer, on_proof_late, PROOF_MS, 0);
@@ -76,6 +82,14 @@ static void on_proof_late(uv_timer_t *timer)
 	give_up(timer->data, BEHIND_POOL);
 }
 
+/* There is no schema yet: one of the writers makes it at this moment, or says what is missing. */
+static bool is_too_early(const PGresult *result)
+{
+	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	return sqlstate && sqlstate_is_one_of(sqlstate, "42P01 3F000");
+}
+
 static void on_result(void *owner, PGresult *result)
 {
 	struct notices *n = owner;
@@ -89,6 +103,9 @@ static void on_result(void *owner, PGresult *result)
 		} else if (atoi(PQgetvalue(result, 0, 1)) != PQbackendPID(n->pg.conn)) {
 			give_up(n, BEHIND_POOL);
 		}
+	} else if (result && is_too_early(result)) {
+		fail(&refusal, LEASED_EUNAVAILABLE, "%s", n->why);
+		pg_reset(&n->pg, &refusal);
 	} else if (result && PQresultStatus(result) != PGRES_COMMAND_OK) {
 		pg_error_text(why, sizeof why, PQresultErrorMessage(result));
 		give_up(n, why);

@@ -1,8 +1,9 @@
 /*
  * notices.h - what the database tells this daemon without being asked: LISTEN on a connection of its
- * own, which must be direct, since a transaction pool hands notifications to nobody. A notification to
- * itself proves that they arrive. Where they do not, waiters fall back to known expiries and a slow
- * poll; it is tried again every minute. Loop thread.
+ * own, which must be direct, since a transaction pool hands notifications to nobody. The channel is one that
+ * only daemons know (leased.channel), for they believe what comes. A notification to itself proves that they
+ * arrive. Where they do not, waiters fall back to known expiries and a slow poll; it is tried again every
+ * minute. Loop thread.
  */
 #ifndef NOTICES_H
 #define NOTICES_H
@@ -52,8 +53,8 @@ int notices_start(struct notices *n, uv_loop_t *loop, const struct config *confi
 void notices_close(struct notices *n);
 
 /*
- * Takes one line of a payload apart that tells of a turn or a steal (change.h: the others). Payloads come
- * from whoever may NOTIFY: false for a line that is not ours. The texts point into it.
+ * Takes one line of a payload apart that tells of a turn or a steal (change.h: the others). False for a line that
+ * is not ours. The texts point into it.
  */
 bool notices_parse(const char *line, size_t len, struct notice *ret_notice);
 

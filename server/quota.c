@@ -22,13 +22,14 @@ static const uint8_t *hash_key(void);
 
 #define SECOND_NS INT64_C(1000000000)
 
-/* A name that is held by one holder. */
+/* A name that is held by one holder: all of the holder, since who likes to be counted once chooses what it says it is. */
 struct held {
+	uint64_t token;
 	int64_t until_ms;
-	UT_hash_handle hh; /* in quota.held, by nonce and name */
+	UT_hash_handle hh; /* in quota.held, by nonce, pid, host and name */
 	char key[];
 };
-#define HELD_KEY_MAX (8 + NAME_MAX_LEN)
+#define HELD_KEY_MAX (8 + 4 + HOST_MAX_LEN + 1 + NAME_MAX_LEN)
 
 struct quota {
 	size_t n_uses;
@@ -107,8 +108,12 @@ void quotas_tick(struct quotas *all, int64_t now_ns)
 	struct quota *q, *next;
 
 	HASH_ITER(hh, all->by_name, q, next)
-		if (q->n_uses == 0 && q->full_ns <= now_ns && quota_held(q, now_ns / 1000000) == 0)
+	{
+		size_t n_held = quota_held(q, now_ns / 1000000); /* forgets what has expired */
+
+		if (q->n_uses == 0 && q->full_ns <= now_ns && n_held == 0)
 			quota_free(all, q);
+	}
 }
 
 void quotas_fini(struct quotas *all)
@@ -152,17 +157,27 @@ struct log_limit *quota_denials(struct quota *q)
 	return &q->denials;
 }
 
-static size_t held_key(char key[static HELD_KEY_MAX], const struct claim *claim)
+static char *put(char *at, const void *data, size_t len)
 {
-	memcpy(key, &claim->nonce, sizeof claim->nonce);
-	memcpy(key + sizeof claim->nonce, claim->name.data, claim->name.len);
-	return sizeof claim->nonce + claim->name.len;
+	if (len > 0)
+		memcpy(at, data, len);
+	return at + len;
 }
 
-static struct held *find_held(struct quota *q, const struct claim *claim)
+static size_t held_key(char key[static HELD_KEY_MAX], const struct claim *claim, struct text name)
+{
+	char *at = put(key, &claim->nonce, sizeof claim->nonce);
+
+	at = put(at, &claim->pid, sizeof claim->pid);
+	at = put(at, claim->host.data, claim->host.len);
+	at = put(at, "", 1); /* a host holds no NUL */
+	return (size_t)(put(at, name.data, name.len) - key);
+}
+
+static struct held *find_held(struct quota *q, const struct claim *claim, struct text name)
 {
 	char key[HELD_KEY_MAX];
-	size_t len = held_key(key, claim);
+	size_t len = held_key(key, claim, name);
 	struct held *held;
 
 	HASH_FIND(hh, q->held, key, len, held);
@@ -186,20 +201,32 @@ size_t quota_held(struct quota *q, int64_t now_ms)
 	return HASH_COUNT(q->held);
 }
 
-int quota_acquire(struct quota *q, const struct access_limits *limits, const struct claim *claim, size_t n_names,
-	bool waits, int64_t now_ms, struct leased_error *err)
+/* Who asks again for what it holds gets it. */
+static size_t count_new(struct quota *q, const struct request *req)
 {
-	size_t max = (size_t)limits->leases;
+	size_t n = 0;
+
+	if (req->n_names == 0)
+		return !find_held(q, &req->claim, req->claim.name);
+	for (size_t i = 0; i < req->n_names; i++)
+		n += !find_held(q, &req->claim, req->names[i]);
+	return n;
+}
+
+int quota_acquire(struct quota *q, const struct access_limits *limits, const struct request *req, int64_t now_ms,
+	struct leased_error *err)
+{
+	size_t max = (size_t)limits->leases, n_new = count_new(q, req);
+	bool waits = req->wait_ms > 0;
 
 	if (limits->waiters > 0 && waits && q->n_waits >= (size_t)limits->waiters)
 		return fail(err, LEASED_EBUSY, "%lld acquires of yours wait already (waiters= in authorized_clients)",
 			(long long)limits->waiters);
-	/* Who asks again for what it holds gets it. */
-	if (max > 0 && !find_held(q, claim) && quota_held(q, now_ms) + q->n_asked + n_names > max)
+	if (max > 0 && n_new > 0 && quota_held(q, now_ms) + q->n_asked + n_new > max)
 		return fail(err, LEASED_EBUSY,
 			"you hold %zu leases and have asked for %zu: with %zu more that is over %zu (leases= in authorized_clients)",
-			quota_held(q, now_ms), q->n_asked, n_names, max);
-	q->n_asked += n_names;
+			quota_held(q, now_ms), q->n_asked, n_new, max);
+	q->n_asked += req->n_names > 0 ? req->n_names : 1;
 	q->n_waits += waits;
 	return 0;
 }
@@ -212,11 +239,11 @@ void quota_acquired(struct quota *q, size_t n_names, bool waits)
 
 void quota_keep(struct quota *q, const struct claim *claim, int64_t until_ms)
 {
-	struct held *held = find_held(q, claim);
+	struct held *held = find_held(q, claim, claim->name);
 	char key[HELD_KEY_MAX];
 
 	if (!held) {
-		size_t len = held_key(key, claim);
+		size_t len = held_key(key, claim, claim->name);
 
 		held = calloc(1, sizeof *held + len);
 		if (!held)
@@ -228,6 +255,7 @@ void quota_keep(struct quota *q, const struct claim *claim, int64_t until_ms)
 			return;
 		}
 	}
+	held->token = claim->token;
 	held->until_ms = until_ms;
 	if (until_ms < q->next_end_ms || HASH_COUNT(q->held) == 1)
 		q->next_end_ms = until_ms;
@@ -244,9 +272,9 @@ void quota_lose(struct quotas *all, const struct claim *claim)
 
 void quota_drop(struct quota *q, const struct claim *claim)
 {
-	struct held *held = find_held(q, claim);
+	struct held *held = find_held(q, claim, claim->name);
 
-	if (held)
+	if (held && held->token == claim->token)
 		forget_held(q, held);
 }
 

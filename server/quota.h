@@ -25,7 +25,7 @@ struct quota *quota_take(struct quotas *all, struct text principal);
 void quota_use(struct quota *q);
 void quota_put(struct quota *q);
 
-/* Forgets those that nobody uses; called every second or so. */
+/* Forgets those that nobody uses, and leases that have expired; called every second or so. */
 void quotas_tick(struct quotas *all, int64_t now_ns);
 
 /* A connection begins, and ends. */
@@ -36,12 +36,15 @@ void quota_disconnect(struct quota *q);
 int quota_request(struct quota *q, const struct access_limits *limits, int64_t now_ns, struct leased_error *err);
 
 /* An acquire is under way: refused when it waits beside too many, or too many leases are held. */
-int quota_acquire(struct quota *q, const struct access_limits *limits, const struct claim *claim, size_t n_names,
-	bool waits, int64_t now_ms, struct leased_error *err);
+int quota_acquire(struct quota *q, const struct access_limits *limits, const struct request *req, int64_t now_ms,
+	struct leased_error *err);
 /* It is over, however it ended. */
 void quota_acquired(struct quota *q, size_t n_names, bool waits);
 
-/* A lease is held for so long from now on, or no longer. Names that are counted already are not twice. */
+/*
+ * A lease is held for so long from now on, or no longer. What is counted already is not twice; a grant with another
+ * token than the claim's is left alone.
+ */
 void quota_keep(struct quota *q, const struct claim *claim, int64_t until_ms);
 void quota_drop(struct quota *q, const struct claim *claim);
 

@@ -51,10 +51,11 @@ static int open_database(PGconn **ret_conn, const char *conninfo, struct leased_
 	return rc;
 }
 
-/* The version found; 0 when there is no schema yet. */
+/* The version found; 0 when there is no schema yet. Of what is no table, a view say, reading could run anything. */
 static int read_version(PGconn *conn, int *ret_version, struct leased_error *err)
 {
-	PGresult *r = PQexec(conn, SAFELY "SELECT to_regclass('leased.schema_version') IS NOT NULL");
+	PGresult *r = PQexec(conn,
+		SAFELY "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('leased.schema_version') AND relkind = 'r')");
 	bool exists = PQresultStatus(r) == PGRES_TUPLES_OK && strcmp(PQgetvalue(r, 0, 0), "t") == 0;
 	bool ok = PQresultStatus(r) == PGRES_TUPLES_OK;
 

@@ -62,7 +62,7 @@ struct session {
 	struct list holdings; /* see holdings.c */
 	struct list streams;  /* stream.link, see stream.c */
 	size_t n_streams;
-	size_t n_requests;    /* in flight, without those that wait for a lease */
+	size_t n_requests;    /* in flight, without those that wait for a lease; large ones count as several */
 	size_t n_waits;
 	int64_t heard_ms;     /* when the client last said something, or began to be read */
 	struct principal principal;

@@ -380,6 +380,21 @@ def test_limits(guard):
     until(lambda: waiters(g.open, "held") == 0, "the waiter to go with its connection")
 
 
+def test_a_lease_counts_whatever_its_holder_says(guard):
+    """A nonce used again by another process, and a claim with a wrong token, are no way beyond the limit."""
+    g = guard(f"me {ME} leases=2 *,steal **")
+    with raw.Client(g.daemon.socket) as client:
+        for i in range(5):
+            shared = field(1, b"x") + field(2, raw.holder(1, pid=i + 1)) + field(3, 60000) + field(12, 10000)
+            client.ask(frame(field(1, i + 1) + field(3, shared)))
+        assert len(rows(g.open, "list")) == 2
+        token = str(ctl_json(g.open, "list")[0]["token"])
+        assert ctl(g.daemon, "steal", "x", "--reason", "r", "--token", token).returncode == 0
+        assert client.acquire(b"a", 5)
+        assert client.ask(raw.renew(1, [raw.claim(b"a", 999, 5)])).statuses == [raw.ENOTHELD]
+        assert client.ask(raw.acquire(2, b"b", 6)).status == raw.EBUSY
+
+
 def test_a_connection_that_went_while_it_acquired_counts(guard):
     """Else who comes again and again would hold without bound."""
     g = guard(f"me {ME} leases=3 * **")

@@ -141,3 +141,15 @@ def test_a_client_that_is_not_read_for_a_while_is_not_silent(own_postgres, start
             greedy.send(raw.ping(1))
         answers = [greedy.answer() for _ in range(4204)]
         assert sum(a.kind == "failure" and a.status == raw.EUNAVAILABLE for a in answers) == 4200
+
+
+def test_large_requests_count_as_several(own_postgres, start_daemon):
+    """The database is away: what a client has in flight is bounded in bytes too, whatever fills its frames."""
+    daemon = start_daemon(own_postgres.conninfo())
+    own_postgres.stop()
+    with raw.Client(daemon.socket) as greedy:
+        before = daemon.memory_kb()
+        flood = send_aside(greedy, [raw.acquire(i + 1, b"%d" % i, i + 1, more=raw.field(100, b"x" * 60000)) for i in range(2000)])
+        flood.join(3)
+        assert flood.is_alive() and (world.SANITIZED or daemon.memory_kb() - before < 40000)
+    daemon.kill()

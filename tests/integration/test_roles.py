@@ -11,6 +11,7 @@ import world
 from world import ctl, ctl_json, ctl_start, until
 
 DAEMON = """
+channel SELECT
 cluster SELECT
 daemons SELECT INSERT UPDATE DELETE
 events SELECT INSERT
@@ -216,6 +217,52 @@ def test_doctor_tells_what_the_daemons_role_has_and_does_not_need(db, postgres, 
     mended = start_daemon(login(db))
     assert told(mended, "owner") == ("ok", "the schema belongs to leased_owner")
     assert told(mended, "rights")[0] == "ok"
+
+
+def test_only_daemons_hear_and_tell_what_happens(db, start_daemon):
+    """Every role may LISTEN and NOTIFY: who is none of theirs hears no name, and nobody stops by its word."""
+    daemon = start_daemon(login(db))
+    daemon.wait_event("notifications_ready")
+    db.execute(f"CREATE ROLE other_{db.info.dbname} LOGIN IN ROLE leased_app, leased_monitor, pg_monitor")
+    channel = db.execute("SELECT name FROM leased.channel").fetchone()[0]
+    jobs = [ctl_start(daemon, "run", "-t", "10m", name, "--", "sleep", "60") for name in ("kept", "stolen")]
+    until(lambda: len(ctl_json(daemon, "list")) == 2, "both leases")
+    kept = ctl_json(daemon, "get", "kept")[0]
+    with psycopg.connect(login(db, "other"), autocommit=True) as other:
+        heard = []
+        other.add_notify_handler(lambda notify: heard.append(notify.payload))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            other.execute("SELECT name FROM leased.channel")
+        assert not [query for query, in other.execute("SELECT query FROM pg_stat_activity") if channel in (query or "")]
+        other.execute("LISTEN leased")
+        forged = f"s\t{kept['token']}\tkept\t{kept['principal']}\tforged: by nobody"
+        other.execute("SELECT pg_notify('leased', %s)", (forged,))
+        assert ctl(daemon, "steal", "stolen", "--reason", "r").returncode == 0
+        assert jobs[1].wait(world.GIVE_UP) == 76
+        other.execute("SELECT 1")
+        assert heard == [forged] and jobs[0].poll() is None
+
+
+# Either takes the administrator's role back from the owner of the schema, as whom a migration runs.
+AMBUSHES = ["""
+CREATE TABLE leased.schema_version (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
+CREATE FUNCTION leased.t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM leased.f(); RETURN NEW; END $$;
+CREATE TRIGGER t BEFORE INSERT ON leased.schema_version FOR EACH ROW EXECUTE FUNCTION leased.t();
+""", "CREATE VIEW leased.schema_version AS SELECT leased.f() AS version"]
+
+
+@pytest.mark.parametrize("ambush", AMBUSHES)
+def test_a_superuser_applies_no_schema_that_somebody_put_there_first(postgres, ambush):
+    name = postgres.create_database("template1")
+    with postgres.connect(name) as admin:
+        admin.execute(f"CREATE ROLE evil_{name} LOGIN; GRANT CREATE ON DATABASE {name} TO evil_{name}")
+        with postgres.connect(name, f"evil_{name}") as evil:
+            evil.execute("CREATE SCHEMA leased; CREATE FUNCTION leased.f() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN "
+                         f"PERFORM set_config('role', session_user, true); ALTER ROLE evil_{name} SUPERUSER; RETURN 0; END $$; {ambush}")
+        command = [world.LEASED, "schema", "apply", "--database"]
+        done = subprocess.run([*command, postgres.conninfo(name, "leased")], capture_output=True, text=True)
+        assert done.returncode == 69 and f"the schema belongs to evil_{name}" in done.stderr, done.stderr
+        assert admin.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (f"evil_{name}",)).fetchone() == (False,)
 
 
 PLANTED = """

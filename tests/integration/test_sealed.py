@@ -8,6 +8,7 @@ import struct
 import subprocess
 import time
 
+import psycopg
 import pytest
 
 import noise
@@ -125,6 +126,19 @@ def test_the_principal_is_who_has_the_key(sealed):
     assert sealed.ctl("release", *claim).returncode == 0
 
 
+def test_a_database_role_of_the_same_name_is_another_principal(sealed, postgres, database):
+    lease = ctl_json(sealed.address, "--key", sealed.client_file, "acquire", "x")[0]
+    host, pid, nonce = lease["holder"].split(":")
+    nonce = struct.unpack(">q", bytes.fromhex(nonce))[0]
+    with postgres.connect() as admin:
+        admin.execute("CREATE ROLE tester LOGIN IN ROLE leased_app")
+    with psycopg.connect(database, user="tester", autocommit=True) as db:
+        for verb in ("renew", "release"):
+            with pytest.raises(psycopg.Error, match="it is held by"):
+                db.execute(f"SELECT leased.{verb}('x', %s, %s, %s, %s)", (lease["token"], host, int(pid), nonce))
+    assert sealed.ctl("release", "x", "--holder", lease["holder"], "--token", str(lease["token"])).returncode == 0
+
+
 def test_a_client_of_another_make(sealed):
     """Hello in pieces, frames that share records, keys that change in between."""
     client = sealed.client()
@@ -171,6 +185,7 @@ def test_a_key_that_nobody_knows(sealed):
     text = keygen(stranger)
     done = sealed.ctl("get", "x", key=stranger)
     assert done.returncode == 77 and f"is our key in its authorized_clients? It is {text}" in done.stderr, done.stderr
+    assert "is leased running there" not in sealed.ctl("doctor", key=stranger).stdout
     client = noise.Client(sealed.socket(), sealed.public, secret_of(stranger)).connect()
     client.send(raw.HELLO)
     assert raw.last_words(client.socket) == b""
@@ -198,6 +213,16 @@ def test_a_withdrawn_key_ends_at_once(sealed):
     assert "authorized_clients" in waiter.stderr.read()
     assert ctl_json(sealed.daemon, "get", "busy")[0]["waiters"] == 0
     sealed.still_works()
+
+
+def test_a_line_of_another_name_is_another_principal(sealed):
+    """Whose leases are not those of before: the connection ends, and the next one holds nothing."""
+    lease = ctl_json(sealed.address, "--key", sealed.client_file, "acquire", "x")[0]
+    mine = sealed.greeted()
+    sealed.know(f"renamed {sealed.client_text} * **")
+    assert b"has another name" in mine.frame()
+    done = sealed.ctl("release", "x", "--holder", lease["holder"], "--token", str(lease["token"]))
+    assert done.returncode == 76 and "(tester) holds it" in done.stderr
 
 
 def test_a_key_without_rules_lets_nobody_in(sealed):
@@ -572,5 +597,15 @@ def test_keygen(directory):
     assert not (pathlib.Path(directory) / "none").exists()
     for wrong in ("leased://127.0.0.1:1", "leased://127.0.0.1:1/", f"leased://127.0.0.1:1/{done.stdout.strip()}", "tcp:192.0.2.1:7420"):
         assert run("-s", wrong, "get", "x").returncode == 64, wrong
-    missing = run("-s", f"leased://127.0.0.1:1/{noise.key_text('server-pub', bytes(range(32)))}", "--key", f"{directory}/none", "get", "x")
-    assert missing.returncode == 78 and f"{directory}/none" in missing.stderr
+    server = f"leased://127.0.0.1:1/{noise.key_text('server-pub', bytes(range(32)))}"
+    missing = run("-s", server, "--key", f"{directory}/none", "get", "x")
+    assert missing.returncode == 78 and f"{directory}/none" in missing.stderr and "leasectl keygen makes one" in missing.stderr
+
+
+def test_a_key_in_place_of_its_file_is_refused_and_not_repeated(sealed):
+    secret = sealed.client_file.read_text().strip()
+    done = sealed.ctl("get", "x", key=secret)
+    assert done.returncode == 78 and "name the file" in done.stderr and secret[20:] not in done.stderr, done.stderr
+    for option in "key", "key-next":
+        done = subprocess.run([*sealed.daemon.command, f"--{option}", secret], capture_output=True, text=True, timeout=world.GIVE_UP)
+        assert done.returncode == 64 and "a path that begins with /" in done.stderr and secret[20:] not in done.stderr, done.stderr

@@ -55,7 +55,7 @@ def test_one_holder_and_the_same_holder_again(db):
     assert take(db) == token  # the same nonce: the same grant
     assert take(db, nonce=2) is None  # the same host and pid are not the same holder
     assert take(db, pid=2) is None and take(db, host="g") is None
-    assert db.execute("SELECT holder, principal, token FROM leased.get('x')").fetchone() == ("h:1:0000000000000001", "daemon", token)
+    assert db.execute("SELECT holder, principal, token FROM leased.get('x')").fetchone() == ("h:1:0000000000000001", "role:daemon", token)
     release(db, token)
     assert db.execute("SELECT count(*) FROM leased.get('x')").fetchone()[0] == 0
     assert take(db, nonce=2) > token

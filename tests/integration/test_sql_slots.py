@@ -21,7 +21,7 @@ def run(conn, status=0, undone=False, **more):
 def test_a_completed_slot_is_refused_with_who_and_how(db):
     token = run(db, status=3, slot="03:00")
     text = refused(LE_DONE, take, db, nonce=2, slot="03:00")
-    assert 'the slot "03:00" was completed at' in text and f"by h:1:0000000000000001 (daemon) with token {token}, exit status 3" in text
+    assert 'the slot "03:00" was completed at' in text and f"by h:1:0000000000000001 (role:daemon) with token {token}, exit status 3" in text
     run(db, slot="03:01")
     refused(LE_DONE, take, db, slot="03:00")  # not only the last one
     assert db.execute("SELECT slot, exit_status, token > 0 FROM leased.slots ORDER BY slot").fetchall() == [("03:00", 3, True), ("03:01", 0, True)]

@@ -269,7 +269,7 @@ def test_nothing_is_told_when_nobody_watches(pair, database):
         until(lambda: not db.execute("SELECT FROM leased.watchers").fetchall(), "its end")
         told = []
         db.add_notify_handler(told.append)
-        db.execute("LISTEN leased")
+        db.execute("LISTEN " + db.execute("SELECT name FROM leased.channel").fetchone()[0])
         assert ctl(pair[1], "run", "x", "--", "true").returncode == 0
         db.execute("SELECT leased.try_acquire('x', 'h', 1, 1)")
         time.sleep(0.3)

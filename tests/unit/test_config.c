@@ -35,7 +35,7 @@ static const struct file_case {
 	{ "not octal", "socket_mode = 0888\n", "line 1: socket_mode: " },
 	{ "yes or no", "schema_apply = maybe\n", "line 1: schema_apply: \"maybe\" is none of" },
 	{ "a path from the root", "authorized_clients = /etc/leased/authorized_clients\n", NULL },
-	{ "a path from nowhere", "authorized_clients = clients\n", "line 1: authorized_clients: \"clients\" is no path that begins with /" },
+	{ "a path from nowhere", "authorized_clients = clients\n", "line 1: authorized_clients: a path that begins with / is wanted" },
 	{ "what is told of requests", "audit = all\n", NULL },
 	{ "not more than all", "audit = everything\n", "line 1: audit: \"everything\" is none of off, denied, all" },
 	{ "an address of a client", "listen = leased://[::1]:7420/leased-server-pub:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh-xn8E9\n",

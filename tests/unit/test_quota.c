@@ -1,6 +1,7 @@
 /* Bounds of a principal: what is counted, what is refused, and when it is forgotten. Time by hand. */
 #include "table.h"
 
+#include <malloc.h>
 #include <sodium.h>
 #include <string.h>
 
@@ -62,9 +63,9 @@ static void requests_a_second(void **state)
 static int acquire(struct quota *q, const struct access_limits *limits, const char *name, uint64_t nonce, bool waits,
 	int64_t now_ms)
 {
-	struct claim c = claim(name, nonce);
+	struct request req = { .claim = claim(name, nonce), .wait_ms = waits };
 
-	return quota_acquire(q, limits, &c, 1, waits, now_ms, NULL);
+	return quota_acquire(q, limits, &req, now_ms, NULL);
 }
 
 static void waiters(void **state)
@@ -84,14 +85,16 @@ static void leases(void **state)
 {
 	struct access_limits limits = { .leases = 3 };
 	struct quota *q = quota_take(&all, anna);
-	struct claim a = claim("a", 1), b = claim("b", 2), group = claim("c", 3);
+	struct claim a = claim("a", 1), b = claim("b", 2);
+	struct text names[] = { { "c", 1 }, { "d", 1 } };
+	struct request group = { .claim = claim("c", 3), .names = names, .n_names = 2 };
 
 	(void)state;
 	quota_keep(q, &a, 1000);
 	quota_keep(q, &b, 2000);
 	quota_keep(q, &b, 3000); /* renewed */
 	assert_int_equal(quota_held(q, 0), 2);
-	assert_int_equal(quota_acquire(q, &limits, &group, 2, false, 0, NULL), LEASED_EBUSY);
+	assert_int_equal(quota_acquire(q, &limits, &group, 0, NULL), LEASED_EBUSY);
 	assert_int_equal(acquire(q, &limits, "c", 3, false, 0), 0);
 	assert_int_equal(acquire(q, &limits, "d", 4, false, 0), LEASED_EBUSY); /* c may be granted */
 	assert_int_equal(acquire(q, &limits, "a", 1, false, 0), 0); /* the answer was lost: it is held already */
@@ -105,6 +108,31 @@ static void leases(void **state)
 	quota_lose(&all, &b); /* stolen */
 	assert_int_equal(quota_held(q, 2000), 0);
 	quota_lose(&all, &b);
+}
+
+/* What a client chooses, or says wrongly, does not make a lease of it uncounted. */
+static void each_grant_counts(void **state)
+{
+	struct access_limits limits = { .leases = 2 };
+	struct quota *q = quota_take(&all, anna);
+	struct claim first = claim("a", 1), second = claim("a", 1), wrong;
+	struct text names[] = { { "a", 1 }, { "b", 1 } };
+	struct request group = { .claim = claim("a", 1), .names = names, .n_names = 2 };
+
+	(void)state;
+	first.token = 7;
+	quota_keep(q, &first, 1000);
+	second.pid = 2; /* another holder, though of the same nonce */
+	second.token = 8;
+	quota_keep(q, &second, 1000);
+	assert_int_equal(quota_held(q, 0), 2);
+	assert_int_equal(quota_acquire(q, &limits, &group, 0, NULL), LEASED_EBUSY); /* b is new */
+	wrong = first;
+	wrong.token = 6;
+	quota_drop(q, &wrong);
+	assert_int_equal(quota_held(q, 0), 2);
+	quota_drop(q, &second);
+	assert_int_equal(quota_acquire(q, &limits, &group, 0, NULL), 0);
 }
 
 static void an_unused_one_is_forgotten(void **state)
@@ -124,6 +152,21 @@ static void an_unused_one_is_forgotten(void **state)
 	assert_null(all.by_name);
 }
 
+/* Also where only the waiters have a bound, so that nobody asks how many leases there are. */
+static void what_has_expired_is_forgotten(void **state)
+{
+	struct quota *q = quota_take(&all, anna);
+	size_t before = mallinfo2().uordblks; /* 0 under a sanitizer, which has a malloc of its own */
+	struct claim a = claim("a", 0);
+
+	(void)state;
+	for (a.nonce = 1; a.nonce <= 1000; a.nonce++)
+		quota_keep(q, &a, 1000);
+	quotas_tick(&all, INT64_C(1000) * 1000000);
+	assert_in_range(mallinfo2().uordblks, 0, before + 10000);
+	quota_put(q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -131,6 +174,8 @@ int main(void)
 		cmocka_unit_test_teardown(requests_a_second, teardown),
 		cmocka_unit_test_teardown(waiters, teardown),
 		cmocka_unit_test_teardown(leases, teardown),
+		cmocka_unit_test_teardown(each_grant_counts, teardown),
+		cmocka_unit_test_teardown(what_has_expired_is_forgotten, teardown),
 		cmocka_unit_test_teardown(an_unused_one_is_forgotten, teardown),
 	};
 
