@@ -27,10 +27,10 @@ class Kept:
         self.started = 0
 
     def is_idle(self):
-        """No daemon serves anybody, or works at anything that was asked."""
+        """No daemon serves anybody, is known to watch, or works at anything that was asked."""
         return not any(map(has_clients, self.daemons)) and self.admin.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leased writer%' AND datname = current_database() AND state <> 'idle'"
-        ).fetchone() == (0,)
+            "SELECT NOT EXISTS (SELECT FROM leased.watchers) AND NOT EXISTS (SELECT FROM pg_stat_activity"
+            " WHERE application_name LIKE 'leased writer%' AND datname = current_database() AND state <> 'idle')").fetchone()[0]
 
     def lend(self, count):
         """The first `count`, alive and as new."""
