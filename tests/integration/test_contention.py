@@ -19,7 +19,8 @@ SEED = int(os.environ.get("LEASED_SEED") or random.randrange(1 << 16))
 
 
 class Crowd:
-    def __init__(self, directory, servers, count, threads, names, ttl_ms, seed, *more):
+    def __init__(self, directory, servers, count, threads, names, ttl_ms, seed, *more, env=None):
+        self.env = env or {**os.environ, **world.NO_LEAKS}
         self.dir, self.servers, self.args, self.seed = pathlib.Path(directory), servers, (threads, names, ttl_ms, *more), seed
         self.processes, self.logs = [], []
         for _ in range(count):
@@ -30,7 +31,7 @@ class Crowd:
         self.logs.append(log)
         command = [CONTENDER, self.servers, str(self.seed * 1000 + len(self.logs)), *map(str, self.args)]
         self.processes.append(subprocess.Popen(command, stdout=open(log, "wb"), stderr=subprocess.DEVNULL,
-                                               env={**os.environ, **world.NO_LEAKS}))
+                                               env=self.env))
 
     def kill_one(self, rng):
         """Like a crash: its lease runs out. Another one joins."""

@@ -143,23 +143,27 @@ def copy_of_cluster(data):
 class Postgres:
     """A private cluster. It crashes in tests, but never together with the machine: nothing need reach the disk."""
 
-    def __init__(self, directory, settings="", port=5432):
+    def __init__(self, directory, settings="", port=5432, make=copy_of_cluster):
         self.dir = pathlib.Path(directory)
         self.port = port
         self.data = self.dir / "data"
         self.log = self.dir / "log"
         self.process = None
         self.databases = 0
-        copy_of_cluster(self.data)
+        self.configure(settings, make)
+
+    def configure(self, settings, make=copy_of_cluster):
+        """A new cluster: make() gets its directory."""
+        make(self.data)
         with open(self.data / "postgresql.conf", "a") as conf:
             conf.write(f"listen_addresses=''\nunix_socket_directories='{self.dir}'\nport={self.port}\n"
                        f"max_connections=200\nshared_buffers=32MB\nfsync=off\n"
                        f"shared_preload_libraries=plpgsql\n{settings}\n")
 
-    def start(self):
+    def start(self, env=None):
         with open(self.log, "ab") as log:
             self.process = start([f"{pg_bin()}/postgres", "-D", self.data], stdout=log,
-                                 stderr=subprocess.STDOUT, die_by=signal.SIGQUIT)
+                                 stderr=subprocess.STDOUT, die_by=signal.SIGQUIT, env=env)
         until((self.dir / f".s.PGSQL.{self.port}").exists, "PostgreSQL to start")
         until(lambda: answers(self.dir, self.port), "PostgreSQL to start")
         return self
@@ -193,14 +197,27 @@ class PgBouncer:
 
     def __init__(self, directory, postgres, settings="", user="daemon"):
         self.dir = pathlib.Path(directory)
-        config = self.dir / "pgbouncer.ini"
-        config.write_text(
-            f"[databases]\n* = host={postgres.dir} user={user}\n[pgbouncer]\nlisten_addr=\n"
+        self.config = self.dir / "pgbouncer.ini"
+        self.settings, self.user = settings, user
+        self.configure(postgres)
+        self.start()
+
+    def configure(self, postgres):
+        self.config.write_text(
+            f"[databases]\n* = host={postgres.dir} user={self.user}\n[pgbouncer]\nlisten_addr=\n"
             f"unix_socket_dir={self.dir}\nlisten_port=6432\npool_mode=transaction\nauth_type=any\n"
-            f"max_client_conn=500\ndefault_pool_size=10\nlogfile={self.dir}/pgbouncer.log\n{settings}\n")
-        self.process = start(["/usr/sbin/pgbouncer", config], stdout=subprocess.DEVNULL,
+            f"max_client_conn=500\ndefault_pool_size=10\nlogfile={self.dir}/pgbouncer.log\n{self.settings}\n")
+
+    def start(self):
+        (self.dir / ".s.PGSQL.6432").unlink(missing_ok=True)
+        self.process = start(["/usr/sbin/pgbouncer", self.config], stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)
         until(lambda: (self.dir / ".s.PGSQL.6432").exists(), "PgBouncer to start")
+
+    def route(self, postgres):
+        """Sends it to another server, as what manages a cluster does at a failover."""
+        self.configure(postgres)
+        self.process.send_signal(signal.SIGHUP)
 
     def conninfo(self, dbname):
         return f"host={self.dir} port=6432 user=daemon dbname={dbname}"
