@@ -1,6 +1,6 @@
 """A chaos run: faults of a recorded seed, one after another, while programs contend for a few leases; then the checks.
 
-    chaos.py SECONDS [SEED]      1: something that must be true was not
+    chaos.py SECONDS [SEED [KIND...]]      of all kinds, or of those; 1: something that must be true was not
 """
 import collections
 import pathlib
@@ -29,9 +29,11 @@ def drawn(rng, kinds):
         yield from order
 
 
-def run(site, rng, seconds):
+def run(site, rng, seconds, only):
     """The faults, and when each began and had healed."""
     kinds, without = possible(site)
+    kinds = {kind: fault for kind, fault in kinds.items() if kind in only or not only}
+    assert len(kinds) >= len(only), f"only these can be had: {', '.join(kinds)}"
     times, order, end = collections.defaultdict(list), drawn(rng, kinds), time.monotonic() + seconds
     while time.monotonic() < end:
         kind, begin = next(order), now_ns()
@@ -63,7 +65,7 @@ def main():
     with world.temporary_directory() as directory:
         site = Site(directory, seed, lock_s=60 if seconds >= 600 else 3)
         try:
-            times, without = run(site, random.Random(seed), seconds)
+            times, without = run(site, random.Random(seed), seconds, sys.argv[3:])
             site.end_crowds()
             found = violations(site)
             site.stop()

@@ -93,9 +93,9 @@ class Site:
             daemon.wait_event("database_ready")
         self.to_daemon = self.proxy("to-daemon", self.daemons[1].socket, "leased.sock")
         servers = world.servers(self.daemons)
-        self.crowds = [Crowd(self.dir, f"unix:{self.dir}/to-daemon/leased.sock,{servers}", 6, 2, NAMES, TTL_MS, seed),
-                       Crowd(self.dir, servers, 6, 2, NAMES, TTL_MS, seed + 1)]
-        self.stepping = Crowd(self.dir, servers, 2, 2, NAMES, TTL_MS, seed + 2, env=stepped(self.client_clock)) if FAKETIME else None
+        self.crowds = [Crowd(self.dir, f"unix:{self.dir}/to-daemon/leased.sock,{servers}", 4, 2, NAMES, TTL_MS, seed),
+                       Crowd(self.dir, servers, 4, 2, NAMES, TTL_MS, seed + 1)]
+        self.stepping = Crowd(self.dir, servers, 4, 2, NAMES, TTL_MS, seed + 2, env=stepped(self.client_clock)) if FAKETIME else None
 
     def proxy(self, name, target, socket):
         (self.dir / name).mkdir()

@@ -15,20 +15,23 @@ PLANTS = {
     "a release needs no token": ("schema/release.sql", "x.token = r.token AND x.holder_nonce = r.nonce AND x.holder_pid = r.pid\n"
                                  "               AND x.holder_host = r.host AND x.principal = r.principal\n               AND x.released_at", "x.released_at"),
     "what expired is not in the history": ("schema/acquire.sql", "FROM free WHERE released_at IS NULL AND $12::bool", "FROM free WHERE NOT $12::bool"),
-    "the deadline counts from the answer": ("client/renewer.c", "return sent_ns + (left", "(void)sent_ns;\n\treturn boottime_ns() + (left"),
-    "the deadline is not looked at": ("client/lease.c", "atomic_load(&lease->deadline_ns) > boottime_ns();", "atomic_load(&lease->deadline_ns) != 0;"),
-    "the deadline is by the time of day": ("client/client.c", "clock_gettime(CLOCK_BOOTTIME", "clock_gettime(CLOCK_REALTIME"),
-}
+    "the deadline counts from the answer": ("client/renewer.c", "return sent_ns + (left", "(void)sent_ns;\n\treturn boottime_ns() + (left",
+                                            "network slow", "network stalled"),
+    "the deadline is not looked at": ("client/lease.c", "atomic_load(&lease->deadline_ns) > boottime_ns();", "atomic_load(&lease->deadline_ns) != 0;",
+                                      "client frozen"),
+    "the deadline is by the time of day": ("client/client.c", "clock_gettime(CLOCK_BOOTTIME", "clock_gettime(CLOCK_REALTIME",
+                                           "clock of a client stepped"),
+}  # where, what, what instead, and the kinds of faults that bring it out, if not all
 
 
 def is_caught(source, build, seconds, change):
-    path, old, new = change
+    path, old, new, *kinds = change
     text = (source / path).read_text()
     assert old in text, f"{path}: the text to change is not there any more: {old}"
     (source / path).write_text(text.replace(old, new))
     try:
         subprocess.run(["cmake", "--build", build, "--target", *TARGETS], check=True, stdout=subprocess.DEVNULL)
-        run = [source / "tests/chaos/with_disks", "/usr/bin/python3", source / "tests/chaos/chaos.py", seconds, SEED]
+        run = [source / "tests/chaos/with_disks", "/usr/bin/python3", source / "tests/chaos/chaos.py", seconds, SEED, *kinds]
         done = subprocess.run(run, env={**os.environ, "LEASED_BIN_DIR": str(build)}, capture_output=True, text=True)
     finally:
         (source / path).write_text(text)

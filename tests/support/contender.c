@@ -88,7 +88,7 @@ static void hold(struct leased_lease *lease, const struct leased_acquire_options
 
 	if (!leased_held(lease))
 		return;
-	to = work(lease, draw(seed, (unsigned)all.ttl_ms), from);
+	to = work(lease, draw(seed, 2 * (unsigned)all.ttl_ms), from); /* often up to the last moment */
 	tell(lease, o, from, to);
 	if (!forget)
 		leased_release(lease, &status, NULL);
